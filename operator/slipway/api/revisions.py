@@ -1,0 +1,74 @@
+"""Revisions: a version's own definition with spec.runtime, named by a hash of what the user wrote.
+
+The hash covers the JSON as written and never a default, so that neither a new release of the operator nor a new
+default in the schema gives a revision another name; the schema therefore has no defaults below ``versions`` and
+``runtime``.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slipway.api.versions import Runtime, Version
+
+__all__ = ["Revision", "definition_of", "revision_from_definition", "revision_of"]
+
+HASH_LENGTH = 8
+_NOT_PART_OF_PODS = frozenset({"signature"})
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A named revision with its typed definition."""
+
+    name: str
+    """Deployment, subset and metric label: ``<model deployment>-<version>-<hash>``."""
+    version: Version
+    runtime: Runtime
+    """spec.runtime with the version's own settings merged over it."""
+    data: Mapping[str, Any]
+    """The definition as written."""
+
+
+def definition_of(spec: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """The definition of a version in the JSON form of a spec: ``{"version": …, "runtime": …}``, merged.
+
+    Raises KeyError when the spec has no such version.
+    """
+    entry = next((item for item in spec.get("versions", ()) if item.get("name") == version), None)
+    if entry is None:
+        raise KeyError(version)
+    own = {key: value for key, value in entry.items() if key != "runtime" and key not in _NOT_PART_OF_PODS}
+    runtime = _merge(spec.get("runtime") or {}, entry.get("runtime") or {})
+    return {"version": own, "runtime": runtime}
+
+
+def revision_of(name: str, spec: Mapping[str, Any], version: str) -> Revision:
+    """The revision of a version in the JSON form of the spec of the ModelDeployment ``name``."""
+    return revision_from_definition(name, definition_of(spec, version))
+
+
+def revision_from_definition(name: str, data: Mapping[str, Any]) -> Revision:
+    """Rebuild a revision from its stored definition."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
+    version = Version.model_validate(data["version"])
+    return Revision(
+        name=f"{name}-{version.name}-{digest}",
+        version=version,
+        runtime=Runtime.model_validate(data.get("runtime") or {}),
+        data=data,
+    )
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects merge, everything else is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = _merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
