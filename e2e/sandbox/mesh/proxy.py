@@ -1,0 +1,218 @@
+"""A real Envoy process, kept at the configuration it is given."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+from e2e.sandbox.binaries import envoy_path
+from e2e.sandbox.mesh.bootstrap import ROUTE_CONFIG, bootstrap, discovery_source
+from e2e.sandbox.mesh.discovery import CLUSTERS, ENDPOINTS, ROUTES, DiscoveryServer
+from e2e.sandbox.mesh.names import Json
+from e2e.sandbox.mesh.translation import MeshConfig
+
+HOST = "127.0.0.1"
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+DRAIN_SECONDS = 5.0
+"""How long a cluster without routes is kept for the requests still under way."""
+
+
+class EnvoyFailedError(Exception):
+    """Envoy did not start or has ended; the message ends with its last log lines."""
+
+
+class EnvoyProxy:
+    """One Envoy with one HTTP listener. Changes are make-before-break, so no request fails because of one."""
+
+    def __init__(self, work_dir: Path, listen_port: int = 0) -> None:
+        self._work_dir = work_dir
+        self._listen_port = listen_port
+        self._discovery = DiscoveryServer()
+        self._application = web.Application()
+        self._runner: web.AppRunner | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._applied = MeshConfig()
+        self._lingering: dict[str, Json] = {}
+        self._expiries: set[asyncio.TimerHandle] = set()
+        self._lock = asyncio.Lock()
+        self._reaper: set[asyncio.Task[None]] = set()
+        self.url = ""
+        self.envoy_admin_url = ""
+        self.server_url = ""
+
+    @property
+    def application(self) -> web.Application:
+        """The web application that answers Envoy's polls; paths may be added before the start."""
+        return self._application
+
+    @property
+    def applied(self) -> MeshConfig:
+        """The configuration Envoy has confirmed."""
+        return self._applied
+
+    async def start(self) -> Self:
+        """Start Envoy with no routes.
+
+        Raises EnvoyFailedError when it does not come up.
+        """
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        self._discovery.register(self._application)
+        self._runner = web.AppRunner(self._application, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.server_url = f"http://{HOST}:{port}"
+        await self._discovery.publish(CLUSTERS, "", [])
+        await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config([])])
+        await self._launch(port)
+        return self
+
+    async def apply(self, config: MeshConfig) -> None:
+        """Bring Envoy to `config` and return when it is in effect.
+
+        Raises RefusedError when Envoy turns the clusters or the routes down; it then keeps what it had.
+        """
+        async with self._lock:
+            wanted = {cluster["name"]: cluster for cluster in config.clusters}
+            for name, assignment in config.endpoints.items():
+                await self._discovery.publish(ENDPOINTS, name, [assignment])
+            self._keep_unrouted(config, wanted)
+            await self._publish_clusters(wanted)
+            if await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config(list(config.virtual_hosts))]):
+                await self._discovery.confirmed(ROUTES, ROUTE_CONFIG)
+            for name in config.endpoints:
+                await self._discovery.confirmed(ENDPOINTS, name)
+            self._applied = config
+
+    async def stop(self) -> None:
+        """End Envoy and the server it polls."""
+        for handle in self._expiries:
+            handle.cancel()
+        for task in self._reaper:
+            task.cancel()
+        await asyncio.gather(*self._reaper, return_exceptions=True)
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        await self._discovery.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _keep_unrouted(self, config: MeshConfig, wanted: dict[str, Json]) -> None:
+        """Let clusters go that no route names any more, but only once their last requests had time to finish.
+
+        A cluster that a new route still names goes at once: that route must fail, as it does in Istio.
+        """
+        routed = routed_clusters(config)
+        for cluster in self._applied.clusters:
+            name = cluster["name"]
+            if name not in wanted and name not in routed and name not in self._lingering:
+                self._lingering[name] = cluster
+                loop = asyncio.get_running_loop()
+                self._expiries.add(loop.call_later(DRAIN_SECONDS, self._expire, name))
+        for name in [name for name in self._lingering if name in wanted or name in routed]:
+            del self._lingering[name]
+
+    def _expire(self, name: str) -> None:
+        if name in self._lingering:
+            task = asyncio.create_task(self._drop(name))
+            self._reaper.add(task)
+            task.add_done_callback(self._reaper.discard)
+
+    async def _drop(self, name: str) -> None:
+        async with self._lock:
+            if self._lingering.pop(name, None) is not None:
+                await self._publish_clusters({cluster["name"]: cluster for cluster in self._applied.clusters})
+
+    async def _publish_clusters(self, wanted: dict[str, Json]) -> None:
+        served = {**self._lingering, **wanted}
+        content = [_with_sources(cluster) for cluster in served.values()]
+        if await self._discovery.publish(CLUSTERS, "", content):
+            await self._discovery.confirmed(CLUSTERS, "")
+            # A new cluster takes requests only once it knows its endpoints.
+            for name in wanted:
+                await self._discovery.confirmed(ENDPOINTS, name)
+        for cluster in self._applied.clusters:
+            if cluster["name"] not in served:
+                self._discovery.forget(ENDPOINTS, cluster["name"])
+
+    async def _launch(self, discovery_port: int) -> None:
+        config = self._work_dir / "bootstrap.json"
+        admin = self._work_dir / "admin-address"
+        log = self._work_dir / "envoy.log"
+        admin.unlink(missing_ok=True)
+        addresses = ((HOST, self._listen_port), (HOST, 0), (HOST, discovery_port))
+        config.write_text(json.dumps(bootstrap(*addresses), indent=1))
+        command = [str(envoy_path()), "--config-path", str(config), "--admin-address-path", str(admin)]
+        command += ["--log-path", str(log), "--log-level", "warning"]
+        # The recorded configuration uses fields that Envoy calls deprecated, with a line of log for each use.
+        command += ["--component-log-level", "misc:error", "--concurrency", "2", "--use-dynamic-base-id"]
+        command += ["--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, env={"PATH": os.environ.get("PATH", "")}, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not (admin.exists() and admin.read_text()):
+                    await self._pause(log)
+                self.envoy_admin_url = f"http://{admin.read_text().strip()}"
+                async with aiohttp.ClientSession() as session:
+                    self.url = await self._listening(session, log)
+        except TimeoutError:
+            raise EnvoyFailedError(f"Envoy was not ready within {START_SECONDS:g} s: {_last_lines(log)}") from None
+
+    async def _listening(self, session: aiohttp.ClientSession, log: Path) -> str:
+        while True:
+            async with session.get(f"{self.envoy_admin_url}/ready") as ready:
+                if ready.status == 200:
+                    break
+            await self._pause(log)
+        async with session.get(f"{self.envoy_admin_url}/listeners?format=json") as answer:
+            listeners = await answer.json(content_type=None)
+        address = listeners["listener_statuses"][0]["local_address"]["socket_address"]
+        return f"http://{HOST}:{address['port_value']}"
+
+    async def _pause(self, log: Path) -> None:
+        if self._process is None or self._process.returncode is not None:
+            raise EnvoyFailedError(f"Envoy ended while starting: {_last_lines(log)}")
+        await asyncio.sleep(0.02)
+
+
+def routed_clusters(config: MeshConfig) -> set[str]:
+    """The clusters that some route of a configuration names."""
+    names: set[str] = set()
+    for host in config.virtual_hosts:
+        for route in host["routes"]:
+            action = route.get("route", {})
+            names.update(item["name"] for item in action.get("weighted_clusters", {}).get("clusters", []))
+            names.update(item["cluster"] for item in action.get("request_mirror_policies", []))
+            if "cluster" in action:
+                names.add(action["cluster"])
+    return names
+
+
+def _with_sources(cluster: Json) -> Json:
+    # Envoy would take a dot in the name for the end of the metric label.
+    stat_name = cluster["name"].replace(".", "_")
+    return {**cluster, "alt_stat_name": stat_name, "eds_cluster_config": {"eds_config": discovery_source()}}
+
+
+def _route_config(virtual_hosts: list[Json]) -> Json:
+    return {"name": ROUTE_CONFIG, "virtual_hosts": virtual_hosts}
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text().splitlines()[-5:]) if log.exists() else "no log"
