@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from slipway.api.scalars import Duration
-from slipway.api.wire import LATER, WireModel
+from slipway.api.wire import LATER, WireModel, supported
 
 __all__ = [
     "Autoscaling",
@@ -138,8 +138,11 @@ class Schedule(WireModel):
 class Autoscaling(WireModel):
     """How many replicas each live version has."""
 
-    mode: ScalingMode = ScalingMode.OPERATOR
-    """Who decides: Operator; HPA (has yet to come); External (spec.replicas through /scale); None (spec.replicas)."""
+    mode: ScalingMode = Field(
+        default=ScalingMode.OPERATOR,
+        json_schema_extra=supported(ScalingMode.OPERATOR, ScalingMode.EXTERNAL, ScalingMode.NONE),
+    )
+    """Who decides: Operator; HPA; External (spec.replicas through /scale); None (spec.replicas)."""
     min_replicas: int = Field(default=1, ge=1, le=10_000)
     """Fewest replicas of the stable version."""
     max_replicas: int = Field(default=8, ge=1, le=10_000)
@@ -163,7 +166,8 @@ class Autoscaling(WireModel):
     cooldown_applies_to: CooldownAppliesTo = CooldownAppliesTo.DOWN
     """Which changes wait for the cooldown."""
     stabilization_window: Duration = Duration("5m")
-    """A replica is removed only when every plan of this window allows it; the window is at least twice the learned p90 start."""
+    """A replica is removed only when every plan of this window allows it; the window is at least twice the learned
+    p90 start."""
     scale_up: ScaleUp = ScaleUp()
     """Limits of one step up."""
     scale_down: ScaleDown = ScaleDown()

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from slipway.api.scalars import DecimalString, Duration
-from slipway.api.wire import LATER, WireModel
+from slipway.api.wire import LATER, WireModel, keyed_by, supported
 
 __all__ = [
     "Analysis",
@@ -94,8 +94,10 @@ class Check(WireModel):
 
     name: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     """Name of the check."""
-    metric: MetricKind | None = None
-    """What is compared; a shadowAgreement check has yet to come."""
+    metric: MetricKind | None = Field(
+        default=None, json_schema_extra=supported(MetricKind.ERROR_RATE, MetricKind.LATENCY)
+    )
+    """What is compared."""
     query: str = Field(default="", max_length=4096, json_schema_extra=LATER)
     """A PromQL expression instead of a metric; judged by its bounds and not error-controlled."""
     threshold: Duration | None = None
@@ -103,9 +105,11 @@ class Check(WireModel):
     quantile: DecimalString = DecimalString("0.99")
     """latency: the share of requests that must be faster than the threshold."""
     max_ratio: float | None = Field(default=None, ge=1, le=100)
-    """Tolerated ratio of the candidate's bad rate to stable's; above it the candidate is harmful. Default 1.5 for errors, 1.1 for latency."""
+    """Tolerated ratio of the candidate's bad rate to stable's; above it the candidate is harmful. Default 1.5 for
+    errors, 1.1 for latency."""
     max_value: DecimalString | None = None
-    """Tolerated absolute bad rate of the candidate; a candidate below it is safe whatever stable does. Default 0.001 for errors, 1 - quantile for latency."""
+    """Tolerated absolute bad rate of the candidate; a candidate below it is safe whatever stable does. Default
+    0.001 for errors, 1 - quantile for latency."""
     min_value: DecimalString | None = Field(default=None, json_schema_extra=LATER)
     """shadowAgreement: smallest tolerated share of equal answers."""
     min: DecimalString | None = Field(default=None, json_schema_extra=LATER)
@@ -139,10 +143,11 @@ class Analysis(WireModel):
     """Time without a verdict after which onInconclusive decides."""
     on_inconclusive: OnInconclusive = OnInconclusive.HOLD
     """What happens when maxDuration has passed without a verdict."""
-    on_harm: OnHarm = OnHarm.ROLLBACK
-    """What happens when the candidate is found harmful; StepDown has yet to come."""
-    checks: tuple[Check, ...] = Field(default=DEFAULT_CHECKS, max_length=8)
-    """What is compared; an empty list turns the comparison off, hard breakers stay."""
+    on_harm: OnHarm = Field(default=OnHarm.ROLLBACK, json_schema_extra=supported(OnHarm.ROLLBACK, OnHarm.PAUSE))
+    """What happens when the candidate is found harmful."""
+    checks: tuple[Check, ...] = Field(default=DEFAULT_CHECKS, max_length=8, json_schema_extra=keyed_by("name"))
+    """What is compared; an empty list turns the comparison off, hard breakers stay. Unset: errors and latency
+    above 300ms."""
 
 
 class Shadow(WireModel):
@@ -162,7 +167,7 @@ class Rollout(WireModel):
     steps: tuple[Step, ...] = Field(
         default=(Step(weight=5), Step(weight=25), Step(weight=50)), min_length=1, max_length=20
     )
-    """Steps of a canary, weights ascending."""
+    """Steps of a canary, weights ascending. Unset: 5, 25 and 50 per cent for 5m each."""
     promotion: Promotion = Promotion.AUTOMATIC
     """Automatic promotes after the last step; Manual waits there for a Promote action or approvedVersion."""
     approved_version: str = Field(default="", max_length=40)

@@ -9,7 +9,7 @@ from slipway.api.autoscaling import Autoscaling
 from slipway.api.rollout import Rollout
 from slipway.api.traffic import Traffic
 from slipway.api.versions import Runtime, Version
-from slipway.api.wire import WireModel
+from slipway.api.wire import WireModel, keyed_by
 
 __all__ = ["GROUP", "KIND", "PLURAL", "VERSION", "ModelDeploymentSpec"]
 
@@ -20,12 +20,14 @@ PLURAL = "modeldeployments"
 
 
 class ModelDeploymentSpec(WireModel):
-    """Which model versions exist, which one production serves, how traffic moves to it and how many replicas the load needs."""
+    """Which model versions exist, which one production serves, how traffic moves to it and how many replicas the
+    load needs."""
 
-    versions: tuple[Version, ...] = Field(min_length=1, max_length=16)
+    versions: tuple[Version, ...] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
     """Everything that may be live: the only place a version is described."""
     serve: str = Field(default="", max_length=40)
-    """The version wanted in production. Changing it starts a rollout, reverting it rolls back. Optional while there is one version."""
+    """The version wanted in production. Changing it starts a rollout, reverting it rolls back. Optional while
+    there is one version."""
     runtime: Runtime = Runtime()
     """How pods of a version run."""
     traffic: Traffic = Traffic()
@@ -50,5 +52,6 @@ class ModelDeploymentSpec(WireModel):
 
     @classmethod
     def from_wire(cls, raw: Mapping[str, Any]) -> "ModelDeploymentSpec":
-        """Parse the JSON form; raises ``pydantic.ValidationError``. See :mod:`slipway.api.validation` for users' errors."""
+        """Parse the JSON form; raises ``pydantic.ValidationError``. See :mod:`slipway.api.validation` for users'
+        errors."""
         return cls.model_validate(raw)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from slipway.api.scalars import DecimalString
-from slipway.api.wire import WireModel
+from slipway.api.wire import WireModel, keyed_by
 
 __all__ = [
     "Action",
@@ -187,7 +187,7 @@ class VersionStatus(WireModel):
     subset: bool = False
     """Whether the router is to know the revision's subset."""
     subset_at: Timestamp = ""
-    """When the subset was first seen in the router."""
+    """When the router was first seen to agree with subset."""
     verified: str = ""
     """Passed or Failed once signature and goldens were checked."""
     retire_at: Timestamp = ""
@@ -237,12 +237,18 @@ class RolloutStatus(WireModel):
     """Number of steps."""
     stage: Stage = Stage.STARTING
     """What the step waits for."""
+    stage_at: Timestamp = ""
+    """Start of the stage, or of its last progress: the present wait is measured from here."""
+    reference: int = 0
+    """Stable's replicas at the start: what all traffic needs while no measured capacity says better."""
     started_at: Timestamp = ""
     """Start of the rollout."""
     step_started_at: Timestamp = ""
     """Start of the step."""
     weight_written_at: Timestamp = ""
     """When the present weight was decided."""
+    weight_seen_at: Timestamp = ""
+    """When the present weight was first read back from the router."""
     weight_applied_at: Timestamp = ""
     """When the present weight was confirmed: read back and settled. Evidence counts from here."""
     evidence_from: Timestamp = ""
@@ -413,11 +419,11 @@ class ModelDeploymentStatus(WireModel):
     """Pods of all live revisions."""
     selector: str = ""
     """Label selector of the pods, for the scale subresource."""
-    versions: tuple[VersionStatus, ...] = Field(default=(), max_length=32)
+    versions: tuple[VersionStatus, ...] = Field(default=(), max_length=32, json_schema_extra=keyed_by("revision"))
     """Every revision that has pods or weight."""
     rollout: RolloutStatus | None = None
     """The present rollout, or the last one until another begins."""
-    analysis: tuple[CheckStatus, ...] = Field(default=(), max_length=16)
+    analysis: tuple[CheckStatus, ...] = Field(default=(), max_length=16, json_schema_extra=keyed_by("name"))
     """One entry per check: the evidence, not only the verdict."""
     scaling: tuple[ScalingDecision, ...] = Field(default=(), max_length=20)
     """The last 20 decisions: why this many replicas."""
@@ -429,7 +435,7 @@ class ModelDeploymentStatus(WireModel):
     """A request by people or pipelines; never written by the operator."""
     last_action: LastAction = LastAction()
     """The operator's answer, once per id."""
-    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=16, json_schema_extra=keyed_by("type"))
     """Conditions with observedGeneration, reason and message."""
 
     def revision(self, name: str) -> VersionStatus | None:

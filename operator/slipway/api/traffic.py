@@ -1,12 +1,12 @@
 """``spec.traffic``: how requests reach a version."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from slipway.api.scalars import Duration
-from slipway.api.wire import LATER, WireModel
+from slipway.api.wire import LATER, SET, WireModel, keyed_by
 
 __all__ = [
     "Auth",
@@ -68,8 +68,10 @@ class Retries(WireModel):
     """Retries after the first try; 0 turns the mesh's own retries off as well."""
     per_try_timeout: Duration = Duration("10s")
     """Longest time of one try."""
-    on: tuple[str, ...] = Field(default=("connect-failure", "refused-stream", "unavailable"), max_length=16)
-    """Failures that are retried, in Envoy's terms."""
+    on: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
+        default=("connect-failure", "refused-stream", "unavailable"), max_length=16, json_schema_extra=SET
+    )
+    """Failures that are retried, in Envoy's terms. Quote the name (``"on"``) in YAML, which reads a bare on as true."""
 
 
 class OutlierDetection(WireModel):
@@ -110,7 +112,9 @@ class Jwt(WireModel):
     """Issuer of the tokens; empty asks for none."""
     jwks_uri: str = Field(default="", max_length=2048)
     """Where the issuer's keys lie."""
-    audiences: tuple[str, ...] = Field(default=(), max_length=16)
+    audiences: tuple[Annotated[str, Field(min_length=1, max_length=2048)], ...] = Field(
+        default=(), max_length=16, json_schema_extra=SET
+    )
     """Accepted audiences; none accepts any."""
 
 
@@ -133,13 +137,17 @@ class Traffic(WireModel):
 
     provider: Provider = Field(default=Provider.ISTIO, json_schema_extra=LATER)
     """What moves the traffic."""
-    hosts: tuple[str, ...] = Field(default=(), max_length=32)
+    hosts: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
+        default=(), max_length=32, json_schema_extra=SET
+    )
     """Hosts beside the in-mesh name of the Service, which is always one."""
-    gateways: tuple[str, ...] = Field(default=(), max_length=16)
+    gateways: tuple[Annotated[str, Field(min_length=1, max_length=317)], ...] = Field(
+        default=(), max_length=16, json_schema_extra=SET
+    )
     """Istio gateways, as namespace/name, that the hosts are served on; in-mesh clients are always served."""
     version_header: str = Field(default="x-model-version", max_length=128, pattern=r"^[a-z0-9-]*$")
     """A request carrying a live version's name in this header is sent to it; empty turns that off."""
-    experiments: tuple[Experiment, ...] = Field(default=(), max_length=8, json_schema_extra=LATER)
+    experiments: tuple[Experiment, ...] = Field(default=(), max_length=8, json_schema_extra=LATER | keyed_by("version"))
     """Long-lived extra versions beside the served one."""
     session_affinity: SessionAffinity = Field(default=SessionAffinity(), json_schema_extra=LATER)
     """A cookie that keeps a user on one version."""

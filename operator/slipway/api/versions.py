@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from slipway.api.scalars import Duration, Quantity
-from slipway.api.wire import LATER, WireModel
+from slipway.api.wire import LATER, WireModel, keyed_by, supported
 
 __all__ = [
     "Batching",
@@ -36,6 +36,8 @@ __all__ = [
 
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 """A version's name: a DNS label, short enough that ``<model deployment>-<name>-<hash>`` is one as well."""
+
+Argument = Annotated[str, Field(max_length=4096)]
 
 
 class Format(StrEnum):
@@ -128,7 +130,7 @@ class TensorSpec(WireModel):
     """Name of the tensor."""
     datatype: DataType
     """Datatype of the Open Inference Protocol."""
-    shape: tuple[int, ...] = Field(max_length=16)
+    shape: tuple[Annotated[int, Field(ge=-1)], ...] = Field(max_length=16)
     """Dimensions; -1 stands for any size, the first one usually for the batch."""
 
 
@@ -197,7 +199,7 @@ class Tenants(WireModel):
     """Header that names the tenant; empty turns tenants off."""
     default: TenantLimit = TenantLimit()
     """Share of every tenant without one of its own."""
-    overrides: tuple[TenantOverride, ...] = Field(default=(), max_length=64)
+    overrides: tuple[TenantOverride, ...] = Field(default=(), max_length=64, json_schema_extra=keyed_by("name"))
     """Shares of named tenants."""
 
 
@@ -238,13 +240,14 @@ class EnvVar(WireModel):
 
 
 class RuntimeOverrides(WireModel):
-    """Settings of one version that differ from spec.runtime. Only what is set here is overridden; objects merge, lists replace."""
+    """Settings of one version that differ from spec.runtime. Only what is set here is overridden; objects merge,
+    lists replace."""
 
     image: str | None = Field(default=None, max_length=1024)
     """Container image of this version's pods."""
     device: Device | None = None
     """Where the model computes."""
-    precision: Precision | None = Field(default=None, json_schema_extra=LATER)
+    precision: Precision | None = Field(default=None, json_schema_extra=supported(Precision.FP32))
     """The number format that the model computes in."""
     resources: dict[str, Any] | None = None
     """Resource requests and limits of the server container."""
@@ -254,9 +257,9 @@ class RuntimeOverrides(WireModel):
     """What a server accepts before it refuses."""
     warmup: Warmup | None = None
     """Warm-up before ready."""
-    env: tuple[EnvVar, ...] | None = Field(default=None, max_length=128)
+    env: tuple[EnvVar, ...] | None = Field(default=None, max_length=128, json_schema_extra=keyed_by("name"))
     """Environment of the server container."""
-    args: tuple[str, ...] | None = Field(default=None, max_length=128)
+    args: tuple[Argument, ...] | None = Field(default=None, max_length=128)
     """Arguments appended to the engine's own."""
     service_account_name: str | None = Field(default=None, max_length=253)
     """ServiceAccount of the pods."""
@@ -273,15 +276,17 @@ class Version(WireModel):
     """Name of the version; becomes the metric label and the value of the version header."""
     uri: str = Field(min_length=1, max_length=2048, pattern=r"^(file|pvc|s3|gs|https|hf|oci|models)://?.+$")
     """Where the artefact lies: file:// pvc:// s3:// gs:// https:// hf:// oci:// or models:/."""
-    sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    sha256: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$")
     """SHA-256 of the artefact (a file, or the canonical digest of a folder), checked before it is loaded."""
-    format: Format = Format.AUTO
+    format: Format = Field(
+        default=Format.AUTO, json_schema_extra=supported(Format.AUTO, Format.TORCHSCRIPT, Format.TORCH_EXPORT)
+    )
     """File format of the artefact."""
     signature: Signature | None = Field(default=None, json_schema_extra=LATER)
     """Detached signature over the digest."""
-    inputs: tuple[TensorSpec, ...] = Field(default=(), max_length=64)
+    inputs: tuple[TensorSpec, ...] = Field(default=(), max_length=64, json_schema_extra=keyed_by("name"))
     """Declared input tensors; checked against what was loaded."""
-    outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=64)
+    outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=64, json_schema_extra=keyed_by("name"))
     """Declared output tensors; checked against what was loaded."""
     goldens: Goldens | None = None
     """Requests that must give known answers before the version gets traffic."""
@@ -316,9 +321,9 @@ class Runtime(WireModel):
     """Cache of answers."""
     tracing: Tracing = Field(default=Tracing(), json_schema_extra=LATER)
     """OpenTelemetry traces."""
-    env: tuple[EnvVar, ...] = Field(default=(), max_length=128)
+    env: tuple[EnvVar, ...] = Field(default=(), max_length=128, json_schema_extra=keyed_by("name"))
     """Environment of the server container."""
-    args: tuple[str, ...] = Field(default=(), max_length=128)
+    args: tuple[Argument, ...] = Field(default=(), max_length=128)
     """Arguments appended to the engine's own."""
     service_account_name: str = Field(default="", max_length=253)
     """ServiceAccount of the pods."""

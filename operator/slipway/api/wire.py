@@ -5,10 +5,25 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-__all__ = ["LATER", "WireModel"]
+__all__ = ["LATER", "SET", "SUPPORTED_KEY", "WireModel", "keyed_by", "supported"]
 
 LATER: dict[str, Any] = {"x-slipway-later": True}
 """Marks a field (``json_schema_extra=LATER``) whose behaviour has yet to come: any value but its default is refused."""
+
+SUPPORTED_KEY = "x-slipway-supported"
+
+SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
+"""Marks a list without order or duplicates."""
+
+
+def keyed_by(key: str) -> dict[str, Any]:
+    """Mark a list (``json_schema_extra=keyed_by("name")``) whose entries are told apart by a key."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+def supported(*values: str) -> dict[str, Any]:
+    """Mark a field of which only some values have their behaviour already; the others are refused."""
+    return {SUPPORTED_KEY: [str(value) for value in values]}
 
 
 class WireModel(BaseModel):
