@@ -1,0 +1,112 @@
+"""How calls travel to the API server: the official client's connection handling behind a one-function seam."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+__all__ = ["Answer", "ApiTransport", "Call", "Transport", "load_configuration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request to the API server."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    body: Any = None
+    """A JSON value."""
+    content_type: str = "application/json"
+    timeout: float = 30.0
+    """Seconds for the whole request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The API server's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    """Carries calls; raises ``OSError``, ``TimeoutError`` or ``aiohttp.ClientError`` when there is no answer."""
+
+    async def send(self, call: Call) -> Answer:
+        """Send one request and read the whole answer."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class ApiTransport:
+    """The transport over ``kubernetes.aio``: its TLS, proxies and credentials, with tokens read anew as they rotate."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.retries = None
+        self._configuration = configuration
+        self._client = ApiClient(configuration)
+        self._client.user_agent = "slipway"
+
+    async def send(self, call: Call) -> Answer:
+        """Send one request and read the whole answer."""
+        request = await self._client.param_serialize(
+            call.method,
+            call.path,
+            query_params=list(call.query),
+            header_params={"Accept": "application/json", "Content-Type": call.content_type},
+            body=call.body,
+            auth_settings=["BearerToken"],
+        )
+        response = await self._client.call_api(
+            *request, _request_timeout=aiohttp.ClientTimeout(total=call.timeout, sock_connect=min(10.0, call.timeout))
+        )
+        return Answer(int(response.status), response.headers, await response.read())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+async def load_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
+    """Connection settings from ``KUBECONFIG``, else from the pod's service account, else from ``~/.kube/config``.
+
+    Raises :class:`kubernetes.aio.config.ConfigException` when none of them is usable.
+    """
+    environment = os.environ if environment is None else environment
+    configuration = Configuration()
+    explicit = environment.get("KUBECONFIG", "")
+    if not explicit and environment.get("KUBERNETES_SERVICE_HOST"):
+        load_incluster_config(client_configuration=configuration)
+        return configuration
+    loader = await load_kube_config(config_file=_kubeconfig(explicit), client_configuration=configuration)
+    _keep_fresh(configuration, loader)
+    return configuration
+
+
+def _kubeconfig(explicit: str) -> str:
+    """The kubeconfig files to read, checked because the loader's own complaint about their absence is no help."""
+    paths = explicit or str(Path("~/.kube/config").expanduser())
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+        raise ConfigException(f"no Kubernetes configuration: neither {paths} nor a service account exists")
+    return paths
+
+
+def _keep_fresh(configuration: Configuration, loader: Any) -> None:
+    """Ask the kubeconfig's loader again before each call where its credentials are made by an exec plugin."""
+
+    async def refresh(target: Configuration) -> None:
+        if getattr(loader, "exec_plugin_expiry", None) is not None:
+            await loader.load_and_set(target)
+
+    configuration.refresh_api_key_hook = refresh
