@@ -1,0 +1,48 @@
+"""The command line of the model server: ``slipway-runtime serve`` with everything that the revision says."""
+
+import json
+from collections.abc import Iterable
+
+from slipway.api.revisions import Revision
+from slipway.api.versions import TensorSpec
+from slipway.resources.artefacts import artefact_of
+from slipway.resources.durations import plain_duration
+
+__all__ = ["GOLDENS_PATH", "GRPC_PORT", "HTTP_PORT", "serve_arguments"]
+
+HTTP_PORT = 8080
+GRPC_PORT = 9000
+GOLDENS_PATH = "/etc/slipway/goldens"
+"""Folder in which the keys of the goldens' ConfigMap lie as files."""
+
+
+def serve_arguments(model: str, revision: Revision) -> list[str]:
+    """Arguments of the server container for the ModelDeployment named ``model``; the user's own come last."""
+    version, runtime = revision.version, revision.runtime
+    arguments = ["serve"]
+    arguments += ["--model-name", model, "--model-version", version.name, "--revision", revision.name]
+    arguments += ["--uri", artefact_of(version.uri).uri]
+    if version.sha256:
+        arguments += ["--sha256", version.sha256]
+    arguments += ["--format", version.format.value, "--device", runtime.device.value]
+    arguments += ["--precision", runtime.precision.value]
+    arguments += ["--max-batch-size", str(runtime.batching.max_size)]
+    arguments += ["--max-delay", plain_duration(runtime.batching.max_delay)]
+    arguments += ["--timeout", plain_duration(runtime.limits.timeout)]
+    arguments += ["--max-queue", str(runtime.limits.max_queue)]
+    arguments += ["--max-request-bytes", str(int(runtime.limits.max_request_bytes.value))]
+    arguments += ["--max-concurrency", str(runtime.limits.max_concurrency)]
+    arguments += ["--warmup-requests", str(runtime.warmup.requests)]
+    if version.goldens is not None:
+        arguments += ["--warmup-file", GOLDENS_PATH]
+    if version.inputs:
+        arguments += ["--inputs", _tensors(version.inputs)]
+    if version.outputs:
+        arguments += ["--outputs", _tensors(version.outputs)]
+    arguments += ["--grace", plain_duration(runtime.termination_grace_period)]
+    arguments += ["--http-port", str(HTTP_PORT), "--grpc-port", str(GRPC_PORT)]
+    return arguments + list(runtime.args)
+
+
+def _tensors(tensors: Iterable[TensorSpec]) -> str:
+    return json.dumps([tensor.to_wire() for tensor in tensors], separators=(",", ":"), sort_keys=True)

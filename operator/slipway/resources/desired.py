@@ -1,0 +1,68 @@
+"""Everything that a ModelDeployment wants to exist, composed from its spec, its status and its revisions."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from slipway.api.revisions import Revision
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.status import ModelDeploymentStatus
+from slipway.api.traffic import Provider
+from slipway.resources.identity import Identity, RenderOptions
+from slipway.resources.routing import destination_rule, virtual_service
+from slipway.resources.workloads import controller_revision, deployment, disruption_budget, service
+
+__all__ = ["APPLIED_HASH", "desired"]
+
+APPLIED_HASH = "slipway.dev/applied-hash"
+"""Annotation with a hash of the object as rendered: equal hashes mean that there is nothing to apply."""
+HASH_LENGTH = 16
+
+
+def desired(
+    identity: Identity,
+    spec: ModelDeploymentSpec,
+    status: ModelDeploymentStatus,
+    revisions: Mapping[str, Revision],
+    options: RenderOptions,
+    numbers: Mapping[str, int] | None = None,
+) -> tuple[dict[str, Any], ...]:
+    """The objects wanted, in the order they may be applied; whatever else we own is to be pruned afterwards.
+
+    ``revisions`` (by name) must hold every revision in ``status.versions``, else KeyError; those beyond are kept as
+    history. ``numbers`` are the revision numbers already given; a new revision gets the next one. Pods come before
+    the routes that lead to them, subsets before routes. A revision that leaves has lost weight and pin (role Retiring)
+    in a reconcile before the one that takes its subset.
+    """
+    objects = _controller_revisions(identity, revisions, numbers or {})
+    objects.append(service(identity))
+    for entry in status.versions:
+        objects.append(deployment(identity, spec, entry, revisions[entry.revision], options))
+        objects.append(disruption_budget(identity, entry))
+    routed = [entry for entry in status.versions if entry.subset]
+    if spec.traffic.provider is Provider.ISTIO and status.versions:
+        objects.append(destination_rule(identity, spec, routed, options))
+        if routed:
+            objects.append(virtual_service(identity, spec, routed, options))
+    return tuple(_with_hash(item) for item in objects)
+
+
+def _controller_revisions(
+    identity: Identity, revisions: Mapping[str, Revision], numbers: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    objects = []
+    newest = max(numbers.values(), default=0)
+    for name, revision in revisions.items():
+        number = numbers.get(name)
+        if number is None:
+            newest += 1
+            number = newest
+        objects.append(controller_revision(identity, revision, number))
+    return objects
+
+
+def _with_hash(item: dict[str, Any]) -> dict[str, Any]:
+    canonical = json.dumps(item, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
+    return {**item, "metadata": {**item["metadata"], "annotations": {APPLIED_HASH: digest}}}

@@ -1,0 +1,95 @@
+"""The objects that run a model: ControllerRevision, Deployment, PodDisruptionBudget and Service."""
+
+from typing import Any
+
+from slipway.api.revisions import Revision
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.status import VersionStatus
+from slipway.resources.identity import (
+    MODEL_DEPLOYMENT_LABEL,
+    Identity,
+    RenderOptions,
+    metadata,
+    revision_labels,
+    selector_labels,
+)
+from slipway.resources.pods import pod_template
+
+__all__ = [
+    "SERVICE_GRPC_PORT",
+    "SERVICE_HTTP_PORT",
+    "controller_revision",
+    "deployment",
+    "disruption_budget",
+    "service",
+]
+
+SERVICE_HTTP_PORT = 80
+SERVICE_GRPC_PORT = 9000
+
+
+def controller_revision(identity: Identity, revision: Revision, number: int) -> dict[str, Any]:
+    """The definition of a revision, kept so that its pods can be rebuilt after the user has edited the version."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": metadata(identity, revision.name, revision_labels(identity, revision.version.name, revision.name)),
+        "revision": number,
+        "data": dict(revision.data),
+    }
+
+
+def deployment(
+    identity: Identity, spec: ModelDeploymentSpec, entry: VersionStatus, revision: Revision, options: RenderOptions
+) -> dict[str, Any]:
+    """The Deployment of a live revision."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(identity, entry.revision, revision_labels(identity, entry.name, entry.revision)),
+        "spec": {
+            "replicas": entry.replicas,
+            "selector": {"matchLabels": selector_labels(identity, entry.revision)},
+            # Pods of a revision are replaced only when an edit of podTemplate's surroundings asks for it; never below
+            # the number wanted while that goes on.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "progressDeadlineSeconds": max(1, int(spec.rollout.progress_deadline.seconds)),
+            "revisionHistoryLimit": 1,
+            "template": pod_template(identity, revision, options),
+        },
+    }
+
+
+def disruption_budget(identity: Identity, entry: VersionStatus) -> dict[str, Any]:
+    """One pod of a revision at a time may be evicted.
+
+    One budget per revision, so that a candidate's failing pods do not keep stable's nodes from being drained; pods
+    that are not ready can always be evicted.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(identity, entry.revision, revision_labels(identity, entry.name, entry.revision)),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector_labels(identity, entry.revision)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def service(identity: Identity) -> dict[str, Any]:
+    """The Service in front of the pods of all revisions; the mesh splits them into subsets."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(identity, identity.name),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {MODEL_DEPLOYMENT_LABEL: identity.name},
+            "ports": [
+                {"name": "http", "port": SERVICE_HTTP_PORT, "targetPort": "http", "protocol": "TCP"},
+                {"name": "grpc", "port": SERVICE_GRPC_PORT, "targetPort": "grpc", "protocol": "TCP"},
+            ],
+        },
+    }
