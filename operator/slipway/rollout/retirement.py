@@ -1,0 +1,37 @@
+"""How a revision that is no longer served goes: weight 0 confirmed, subset removed, settled, pods removed, forgotten."""
+
+from slipway.api.observed import Observed
+from slipway.api.status import Role, VersionStatus
+from slipway.api.timestamps import parse_time
+from slipway.rollout.draft import Draft
+
+__all__ = ["retire"]
+
+
+def retire(draft: Draft, observed: Observed, settle: float) -> None:
+    """Take every revision that is due one step further out; each step waits for the one before to be observed."""
+    for entry in tuple(draft.entries.values()):
+        match entry.role:
+            case Role.PREVIOUS | Role.RETIRING:
+                _step(draft, entry, observed, settle)
+            case Role.STABLE | Role.CANDIDATE:
+                continue
+
+
+def _step(draft: Draft, entry: VersionStatus, observed: Observed, settle: float) -> None:
+    if entry.weight.intended > 0 or entry.weight.applied > 0:
+        return
+    due = parse_time(entry.retire_at)
+    if due is not None and draft.now < due:
+        return
+    if entry.subset:
+        draft.update(entry.revision, subset=False, subset_at="", role=Role.RETIRING)
+        return
+    if not entry.subset_at or draft.since(entry.subset_at) < settle:
+        return
+    if entry.replicas > 0:
+        draft.update(entry.revision, replicas=0, role=Role.RETIRING)
+        return
+    view = observed.of(entry.revision)
+    if not view.pods and view.replicas == 0:
+        del draft.entries[entry.revision]

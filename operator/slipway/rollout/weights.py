@@ -1,0 +1,68 @@
+"""Which revision gets how much of the traffic, given where the rollout wants it to go.
+
+Invariants (property-tested): weights are integers >= 0 that sum to 100; none goes to a revision without ready pods
+while another one has some; a rising weight never exceeds what the ready replicas carry; the weight of a candidate on
+its way back never rises.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slipway.rollout.capacity import Capacity
+
+__all__ = ["Share", "going_back", "moving_up", "standing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A revision as the split of traffic sees it."""
+
+    revision: str
+    ready: int
+    """Pods that are ready and warm."""
+    exposed: bool
+    """Whether the router knows its subset, and has had time to settle."""
+    weight: int
+    """Its present intended weight."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether requests sent to it are answered."""
+        return self.exposed and self.ready > 0
+
+
+def standing(stable: Share, others: Sequence[Share]) -> Mapping[str, int]:
+    """The split while no rollout moves: all to stable, or to the first other revision that serves while stable does not."""
+    if not stable.serves:
+        for other in others:
+            if other.serves:
+                return _all_to(other.revision, (stable, *others))
+    return _all_to(stable.revision, (stable, *others))
+
+
+def moving_up(stable: Share, candidate: Share, goal: int, capacity: Capacity) -> Mapping[str, int]:
+    """The split on the way up: at most ``goal`` per cent and at most what the candidate's ready replicas carry.
+
+    A stable revision without a ready pod loses its share to a candidate that serves, since requests sent to it fail.
+    """
+    if not candidate.serves:
+        return _split(stable, candidate, 0)
+    if not stable.serves:
+        return _split(stable, candidate, 100)
+    return _split(stable, candidate, min(goal, capacity.carried(candidate.ready)))
+
+
+def going_back(stable: Share, candidate: Share, capacity: Capacity) -> Mapping[str, int]:
+    """The split on the way back: stable takes at once all that its ready replicas carry, the candidate never gets more."""
+    if candidate.ready <= 0:
+        return _split(stable, candidate, 0)
+    rest = 100 - capacity.carried(stable.ready) if stable.exposed else 100
+    return _split(stable, candidate, min(candidate.weight, max(0, rest)))
+
+
+def _split(stable: Share, candidate: Share, weight: int) -> Mapping[str, int]:
+    return {stable.revision: 100 - weight, candidate.revision: weight}
+
+
+def _all_to(revision: str, shares: Sequence[Share]) -> Mapping[str, int]:
+    return {share.revision: 100 if share.revision == revision else 0 for share in shares}
