@@ -17,6 +17,8 @@ class PodView:
     ready: bool = False
     ready_at: float | None = None
     """When the pod last became ready."""
+    unready_since: float | None = None
+    """When a pod that is not ready stopped being so, or started: the Ready condition's last transition."""
     terminating: bool = False
     restarts: int = 0
     waiting_reason: str = ""

@@ -85,6 +85,8 @@ class RevisionMetrics:
     """Per cent in use, of the pod that uses most."""
     reporting_pods: frozenset[str] = frozenset()
     """Pods with a fresh scrape."""
+    scrapes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """When each pod was scraped, ascending, whatever it had to say: proof that a counter without a sample was 0."""
     requests: tuple[CounterSeries, ...] = ()
     """Raw request counters for evidence."""
     latencies: tuple[LatencySeries, ...] = ()

@@ -313,6 +313,14 @@ class CheckStatus(WireModel):
     """Logarithms of the e-values for the candidate, one per alternative."""
     silent_windows: int = 0
     """Consecutive windows without a request of the candidate while stable had some."""
+    definition: str = ""
+    """What counts as bad and which margins hold; another definition starts new evidence."""
+    bad_windows: int = 0
+    """Windows with bad requests of the candidate; harm needs two."""
+    pods: tuple[str, ...] = Field(default=(), max_length=2)
+    """The first two pods of the candidate that answered requests."""
+    bad_pods: tuple[str, ...] = Field(default=(), max_length=2)
+    """The first two pods of the candidate with bad requests; where several pods answer, harm needs two."""
 
 
 class ScalingDecision(WireModel):
