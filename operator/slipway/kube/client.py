@@ -201,7 +201,7 @@ class Client:
     def _wait(self, attempt: int, answer: Answer | None) -> float:
         """Seconds before the next try; a Retry-After holds back every other call as well."""
         policy = self._retry
-        wait = min(policy.first * 2 ** (attempt - 1), policy.longest) * (0.5 + 0.5 * self._draw())
+        wait = min(policy.first * 2.0 ** (attempt - 1), policy.longest) * (0.5 + 0.5 * self._draw())
         asked = _retry_after(answer)
         if asked:
             wait = max(wait, min(asked, policy.longest))

@@ -1,0 +1,226 @@
+"""Make the cluster hold the objects wanted: apply what differs, delete what we own and no longer want.
+
+An object that has our name but not our owner reference is never touched: server-side apply would adopt it silently.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from slipway.kube.cache import Cache
+from slipway.kube.client import FIELD_MANAGER, Client
+from slipway.kube.comparison import difference
+from slipway.kube.drift import Drift, DriftLedger, Place
+from slipway.kube.failures import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
+from slipway.kube.kinds import CHILDREN, DEPLOYMENT, POD_DISRUPTION_BUDGET, Kind, kind_of
+from slipway.kube.metadata import (
+    APPLIED_HASH,
+    Key,
+    controller,
+    foreign_manager,
+    is_ours,
+    is_predecessors,
+    key_of,
+    uid_of,
+)
+
+__all__ = ["Applied", "Applier", "Operation", "Owner", "Step", "plan"]
+
+Object = Mapping[str, Any]
+
+_INDEPENDENT = frozenset({DEPLOYMENT, POD_DISRUPTION_BUDGET})
+"""Kinds whose refusal does not stop what comes after: no weight depends on them but through what is observed."""
+
+
+class Operation(StrEnum):
+    """What is done to one object."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPAIR = "repair"
+    KEEP = "keep"
+    DELETE = "delete"
+    WAIT = "wait"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The ModelDeployment that objects are made for."""
+
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One object and what is to be done to it."""
+
+    operation: Operation
+    kind: Kind
+    key: Key
+    wanted: Object | None = None
+    live: Object | None = None
+    field: str = ""
+    """Where the live object differs, or why it is left alone."""
+
+    def __str__(self) -> str:
+        where = f" ({self.field})" if self.field else ""
+        return f"{self.operation} {self.kind.name} {self.key.name}{where}"
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of a plan."""
+
+    done: list[Step] = field(default_factory=list)
+    """Effective changes, in their order."""
+    drifts: list[Drift] = field(default_factory=list)
+    refused: dict[Place, ApiError] = field(default_factory=dict)
+    """Objects that the API server would not take."""
+    conflict: str = ""
+    """An object of our name that is not ours; then nothing was done."""
+    waiting: bool = False
+    """Whether an object has to disappear first."""
+
+
+def plan(owner: Owner, wanted: Sequence[Object], live: Mapping[Place, Object], owned: Iterable[Object]) -> list[Step]:
+    """Steps that lead from ``live`` to ``wanted``, in their order; ``owned`` are our present children.
+
+    Nothing is deleted when nothing is wanted at all: that is no state a ModelDeployment can be in.
+    """
+    steps = [_step(owner, obj, live.get((kind_of(obj), key_of(obj)))) for obj in wanted]
+    if not wanted:
+        return steps
+    kept = {(step.kind, step.key) for step in steps}
+    order = {kind.plural: number for number, kind in enumerate(CHILDREN)}
+    for obj in sorted(owned, key=lambda obj: order[kind_of(obj).plural]):
+        place = (kind_of(obj), key_of(obj))
+        if place not in kept and is_ours(obj, owner.uid) and not obj["metadata"].get("deletionTimestamp"):
+            steps.append(Step(Operation.DELETE, *place, live=obj))
+    return steps
+
+
+def _step(owner: Owner, wanted: Object, live: Object | None) -> Step:
+    place = (kind_of(wanted), key_of(wanted))
+    if live is None:
+        return Step(Operation.CREATE, *place, wanted)
+    if is_predecessors(live, owner.key.name, owner.uid):
+        return Step(Operation.WAIT, *place, wanted, live, "belongs to a deleted ModelDeployment of this name")
+    if not is_ours(live, owner.uid):
+        return Step(Operation.CONFLICT, *place, wanted, live, _described_owner(live))
+    if live["metadata"].get("deletionTimestamp"):
+        return Step(Operation.WAIT, *place, wanted, live, "is being deleted")
+    lacking = difference(_content(live), _content(wanted)) or difference(live, wanted)
+    if not lacking:
+        return Step(Operation.KEEP, *place, wanted, live)
+    # What we wrote carries our hash: with the same one, or with none left, somebody else has been at it.
+    operation = Operation.REPAIR if _hash(live) in ("", _hash(wanted)) else Operation.UPDATE
+    return Step(operation, *place, wanted, live, lacking)
+
+
+def _described_owner(live: Object) -> str:
+    owner = controller(live)
+    return f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
+
+
+def _content(obj: Object) -> dict[str, Any]:
+    """What an object says, apart from its metadata: the place to name when both differ."""
+    return {name: value for name, value in obj.items() if name != "metadata"}
+
+
+def _hash(obj: Object) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(APPLIED_HASH, ""))
+
+
+class Applier:
+    """Carries plans out."""
+
+    def __init__(self, client: Client, cache: Cache, ledger: DriftLedger | None = None) -> None:
+        self._client = client
+        self._cache = cache
+        self.ledger = ledger or DriftLedger()
+
+    async def apply(self, owner: Owner, wanted: Sequence[Object], now: float) -> Applied:
+        """Bring the children of ``owner`` to what is wanted; ``now`` is in seconds since the epoch.
+
+        Raises :class:`~slipway.kube.failures.ApiError` for failures that a later run may not see, such as an
+        unreachable API server. What was done until then stays done.
+        """
+        live = await self._live(wanted)
+        owned = [obj for kind in CHILDREN for obj in self._cache.owned(kind, owner.key)]
+        steps = plan(owner, wanted, live, owned)
+        applied = Applied()
+        for step in steps:
+            if step.operation is Operation.CONFLICT:
+                applied.conflict = f"{step.kind.name} {step.key.name} exists and {step.field}"
+                return applied
+        for step in steps:
+            if not await self._carry_out(step, applied, now):
+                break
+        return applied
+
+    async def find(self, kind: Kind, key: Key) -> Object | None:
+        """An object from the cache, or read: what lacks our labels is not watched."""
+        known = self._cache.get(kind, key)
+        if known is not None:
+            return known
+        try:
+            return await self._client.get(kind, key.namespace, key.name)
+        except NotFoundError:
+            return None
+
+    async def _live(self, wanted: Sequence[Object]) -> dict[Place, Object]:
+        live: dict[Place, Object] = {}
+        for obj in wanted:
+            place = (kind_of(obj), key_of(obj))
+            found = await self.find(*place)
+            if found is not None:
+                live[place] = found
+        return live
+
+    async def _carry_out(self, step: Step, applied: Applied, now: float) -> bool:
+        """Do one step; False when the steps after it must not be done."""
+        match step.operation:
+            case Operation.KEEP:
+                self.ledger.settled(step.kind, step.key)
+                return True
+            case Operation.WAIT:
+                applied.waiting = True
+                return step.kind in _INDEPENDENT
+            case Operation.DELETE:
+                await self._delete(step, applied)
+                return True
+            case Operation.REPAIR if not self._repair(step, applied, now):
+                return True
+        try:
+            assert step.wanted is not None
+            self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
+        except (InvalidError, ForbiddenError) as error:
+            applied.refused[step.kind, step.key] = error
+            return step.kind in _INDEPENDENT
+        applied.done.append(step)
+        return True
+
+    def _repair(self, step: Step, applied: Applied, now: float) -> bool:
+        """Whether a drift is repaired now."""
+        assert step.live is not None
+        manager = foreign_manager(step.live, FIELD_MANAGER)
+        drift = self.ledger.assess(step.kind, step.key, manager, step.field, now)
+        applied.drifts.append(drift)
+        return not drift.given_up
+
+    async def _delete(self, step: Step, applied: Applied) -> None:
+        assert step.live is not None
+        try:
+            answer = await self._client.delete(step.kind, *step.key, uid=uid_of(step.live))
+        except (NotFoundError, ConflictError):
+            # Gone already, or another object has the name by now; the next list or event says which.
+            self._cache.remove(step.kind, step.live)
+            return
+        if answer.get("kind") == step.kind.name:
+            self._cache.put(step.kind, answer)
+        else:
+            self._cache.remove(step.kind, step.live)
+        applied.done.append(step)

@@ -1,0 +1,174 @@
+"""What the operator last saw of the cluster, by kind: filled by lists and watches, and by its own writes.
+
+A copy is only ever replaced by a newer one, so an event that was under way while we wrote cannot undo what we know
+of our own write. Lists of the API server are older than events that overtook them; both orders end alike.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipway.kube.client import Listing
+from slipway.kube.kinds import MODEL_DEPLOYMENT, POD, VIRTUAL_SERVICE, Kind
+from slipway.kube.metadata import Key, is_older, key_of, owner_key, resource_version, uid_of
+
+__all__ = ["Cache", "trimmed"]
+
+Object = Mapping[str, Any]
+
+TOMBSTONES = 4096
+"""Deletions remembered per kind, against lists that were under way."""
+
+
+def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources."""
+    metadata = dict(obj["metadata"])
+    if "managedFields" in metadata:
+        kept = ("manager", "operation", "time", "subresource")
+        metadata["managedFields"] = [
+            {name: entry[name] for name in kept if name in entry} for entry in metadata["managedFields"]
+        ]
+    copy = {**obj, "metadata": metadata}
+    if kind == POD:
+        spec = obj.get("spec") or {}
+        copy["spec"] = {
+            "nodeName": spec.get("nodeName", ""),
+            "containers": [
+                {"name": container.get("name"), "resources": container.get("resources") or {}}
+                for container in spec.get("containers") or ()
+            ],
+        }
+    return copy
+
+
+def _hosts(obj: Object) -> Iterator[str]:
+    """Hosts of a VirtualService as names of the whole cluster's DNS: a short one belongs to its own namespace."""
+    namespace = obj["metadata"].get("namespace", "")
+    for host in (obj.get("spec") or {}).get("hosts") or ():
+        yield host if "." in host or host == "*" else f"{host}.{namespace}.svc.cluster.local"
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """Objects of one kind."""
+
+    objects: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    owned: dict[Any, set[Key]] = field(default_factory=dict)
+    hosts: dict[Any, set[Key]] = field(default_factory=dict)
+    deleted: dict[str, str] = field(default_factory=dict)
+    """Resource version at deletion by uid, oldest first."""
+    served: bool = True
+
+    def entries(self, obj: Object) -> list[tuple[dict[Any, set[Key]], Any]]:
+        """Indexes that an object is entered in, each with the value it is entered under."""
+        owner = owner_key(obj)
+        entries: list[tuple[dict[Any, set[Key]], Any]] = [(self.owned, owner)] if owner is not None else []
+        if obj.get("kind") == VIRTUAL_SERVICE.name:
+            entries += [(self.hosts, host) for host in set(_hosts(obj))]
+        return entries
+
+
+class Cache:
+    """Trimmed objects by kind and key, indexed by the ModelDeployment they belong to, VirtualServices also by host."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[Kind, _Shelf] = defaultdict(_Shelf)
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        """The newest copy known."""
+        return self._shelves[kind].objects.get(key)
+
+    def keys(self, kind: Kind) -> list[Key]:
+        """Keys of all objects of a kind."""
+        return list(self._shelves[kind].objects)
+
+    def owned(self, kind: Kind, owner: Key) -> list[Object]:
+        """Objects labelled as belonging to a ModelDeployment, by name."""
+        shelf = self._shelves[kind]
+        return [shelf.objects[key] for key in sorted(shelf.owned.get(owner, ()))]
+
+    def claiming(self, host: str) -> list[Object]:
+        """VirtualServices of the whole cluster that name a host."""
+        shelf = self._shelves[VIRTUAL_SERVICE]
+        return [shelf.objects[key] for key in sorted(shelf.hosts.get(host, ()))]
+
+    def count(self, kind: Kind) -> int:
+        """Number of objects of a kind."""
+        return len(self._shelves[kind].objects)
+
+    def served(self, kind: Kind) -> bool:
+        """Whether the API server knew the kind when it was last listed."""
+        return self._shelves[kind].served
+
+    def put(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
+        """Remember an object as read, watched or written by us; False for one that is no newer than what is known."""
+        shelf, key = self._shelves[kind], key_of(obj)
+        version = resource_version(obj)
+        grave = shelf.deleted.get(uid_of(obj))
+        if grave is not None and not is_older(grave, version):
+            return False
+        known = shelf.objects.get(key)
+        if known is not None and uid_of(known) == uid_of(obj):
+            seen = resource_version(known)
+            if seen == version or is_older(version, seen):
+                return False
+        elif known is not None and is_older(version, resource_version(known)):
+            return False
+        if known is not None:
+            self._forget(shelf, key)
+        self._keep(shelf, key, trimmed(kind, obj))
+        return True
+
+    def remove(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
+        """Forget an object that was deleted; False when another or a newer one of that name is known."""
+        shelf, key = self._shelves[kind], key_of(obj)
+        shelf.deleted[uid_of(obj)] = resource_version(obj)
+        while len(shelf.deleted) > TOMBSTONES:
+            shelf.deleted.pop(next(iter(shelf.deleted)))
+        known = shelf.objects.get(key)
+        if known is None or uid_of(known) != uid_of(obj):
+            return False
+        self._forget(shelf, key)
+        return True
+
+    def replace(self, kind: Kind, listing: Listing, covers: Callable[[Key], bool] = lambda key: True) -> set[Key]:
+        """Take over a complete list of what ``covers`` says yes to.
+
+        Objects younger than the list are kept: a watch has overtaken it. Returns the ModelDeployments that own what
+        differed or vanished.
+        """
+        shelf = self._shelves[kind]
+        shelf.served = True
+        changed = [item for item in listing.items if self.put(kind, item)]
+        listed = {key_of(item) for item in listing.items}
+        for key in [key for key in shelf.objects if key not in listed and covers(key)]:
+            if not is_older(listing.resource_version, resource_version(shelf.objects[key])):
+                changed.append(self._forget(shelf, key))
+        return {owner for obj in changed if (owner := self.owner(kind, obj)) is not None}
+
+    def unserved(self, kind: Kind) -> set[Key]:
+        """Note that the API server does not know a kind; returns the ModelDeployments that owned some."""
+        gone = self._shelves[kind].objects.values()
+        self._shelves[kind] = _Shelf(served=False)
+        return {owner for obj in gone if (owner := self.owner(kind, obj)) is not None}
+
+    @staticmethod
+    def owner(kind: Kind, obj: Object) -> Key | None:
+        """The ModelDeployment that an object is, or belongs to."""
+        return key_of(obj) if kind == MODEL_DEPLOYMENT else owner_key(obj)
+
+    @staticmethod
+    def _keep(shelf: _Shelf, key: Key, obj: dict[str, Any]) -> None:
+        shelf.objects[key] = obj
+        for index, value in shelf.entries(obj):
+            index.setdefault(value, set()).add(key)
+
+    @staticmethod
+    def _forget(shelf: _Shelf, key: Key) -> dict[str, Any]:
+        obj = shelf.objects.pop(key)
+        for index, value in shelf.entries(obj):
+            index[value].discard(key)
+            if not index[value]:
+                del index[value]
+        return obj
