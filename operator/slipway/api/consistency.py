@@ -1,0 +1,200 @@
+"""The rules of :mod:`slipway.api.rules` on typed specs, and those that the schema's list types and CEL cannot say.
+
+The API server checks the rules of that table as CEL; here they hold for objects that are older than a rule and for
+servers without CEL.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from slipway.api.problems import Problem, fields_of
+from slipway.api.rollout import MetricKind
+from slipway.api.rules import HASH_SUFFIX_LENGTH, LABEL_LENGTH, RULES
+from slipway.api.scalars import DecimalString, Duration
+from slipway.api.spec import ModelDeploymentSpec
+
+__all__ = ["inconsistencies"]
+
+LONGEST_DURATION = Duration("8784h")
+"""A leap year: beyond it a time plus a duration can leave the calendar."""
+
+_OBJECT_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_PVC = re.compile(r"pvc://[a-z0-9][-.a-z0-9]*/.+", re.DOTALL)
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_GATEWAY = re.compile(r"([a-z0-9][-a-z0-9]*/)?[a-z0-9][-.a-z0-9]*")
+
+Check = Callable[[str, ModelDeploymentSpec], Iterator[str]]
+"""Gives the paths of the fields that break a rule, from the object's name and its spec."""
+
+
+def inconsistencies(name: str, spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    """Every break of a rule; ``name`` is the object's, empty where it is not known yet."""
+    for rule in RULES:
+        for field in _CHECKS[rule.name](name, spec):
+            yield Problem(field, "InvalidSpec", rule.message)
+    yield from _duplicates(spec)
+    yield from _numbers_out_of_reach(spec)
+
+
+def _object_name(name: str, _: ModelDeploymentSpec) -> Iterator[str]:
+    if name and not _OBJECT_NAME.fullmatch(name):
+        yield "metadata.name"
+
+
+def _revision_name_length(name: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        if len(name) + len(version.name) + HASH_SUFFIX_LENGTH > LABEL_LENGTH:
+            yield f"spec.versions[{index}].name"
+
+
+def _serve_required(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if len(spec.versions) > 1 and not spec.serve:
+        yield "spec.serve"
+
+
+def _serve_exists(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.serve and spec.version(spec.serve) is None:
+        yield "spec.serve"
+
+
+def _approved_version_exists(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    approved = spec.rollout.approved_version
+    if approved and spec.version(approved) is None:
+        yield "spec.rollout.approvedVersion"
+
+
+def _experiment_versions_exist(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, experiment in enumerate(spec.traffic.experiments):
+        if spec.version(experiment.version) is None:
+            yield f"spec.traffic.experiments[{index}].version"
+
+
+def _mirror_version_exists(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    mirrored = spec.traffic.mirror.version
+    if mirrored and spec.version(mirrored) is None:
+        yield "spec.traffic.mirror.version"
+
+
+def _uri_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        uri = version.uri
+        if (uri.startswith("pvc:") and not _PVC.fullmatch(uri)) or (
+            uri.startswith("file:") and not uri.startswith("file:///")
+        ):
+            yield f"spec.versions[{index}].uri"
+
+
+def _host_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, host in enumerate(spec.traffic.hosts):
+        if not _HOST.fullmatch(host):
+            yield f"spec.traffic.hosts[{index}]"
+
+
+def _gateway_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, gateway in enumerate(spec.traffic.gateways):
+        if not _GATEWAY.fullmatch(gateway):
+            yield f"spec.traffic.gateways[{index}]"
+
+
+def _weights_ascending(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    steps = spec.rollout.steps
+    for index in range(1, len(steps)):
+        if steps[index].weight <= steps[index - 1].weight:
+            yield f"spec.rollout.steps[{index}].weight"
+
+
+def _check_metric_or_query(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if (check.metric is None) == (not check.query):
+            yield f"spec.rollout.analysis.checks[{index}]"
+
+
+def _latency_threshold(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.metric is MetricKind.LATENCY and check.threshold is None:
+            yield f"spec.rollout.analysis.checks[{index}].threshold"
+
+
+def _quantile_range(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if not 0 < check.quantile.number < 1:
+            yield f"spec.rollout.analysis.checks[{index}].quantile"
+
+
+def _max_value_range(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.max_value is not None and not 0 < check.max_value.number < 1:
+            yield f"spec.rollout.analysis.checks[{index}].maxValue"
+
+
+def _interval_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.rollout.analysis.interval.seconds <= 0:
+        yield "spec.rollout.analysis.interval"
+
+
+def _replica_bounds(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.autoscaling.min_replicas > spec.autoscaling.max_replicas:
+        yield "spec.autoscaling.minReplicas"
+
+
+def _fallback_bound(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.autoscaling.fallback_replicas > spec.autoscaling.max_replicas:
+        yield "spec.autoscaling.fallbackReplicas"
+
+
+def _qps_band(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.autoscaling.qps.lower >= spec.autoscaling.qps.upper:
+        yield "spec.autoscaling.qps.lower"
+
+
+def _gpu_band(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.autoscaling.gpu_utilization.lower >= spec.autoscaling.gpu_utilization.upper:
+        yield "spec.autoscaling.gpuUtilization.lower"
+
+
+_CHECKS: Mapping[str, Check] = {
+    "object-name": _object_name,
+    "revision-name-length": _revision_name_length,
+    "serve-required": _serve_required,
+    "serve-exists": _serve_exists,
+    "approved-version-exists": _approved_version_exists,
+    "experiment-versions-exist": _experiment_versions_exist,
+    "mirror-version-exists": _mirror_version_exists,
+    "uri-shape": _uri_shape,
+    "host-shape": _host_shape,
+    "gateway-shape": _gateway_shape,
+    "weights-ascending": _weights_ascending,
+    "check-metric-or-query": _check_metric_or_query,
+    "latency-threshold": _latency_threshold,
+    "quantile-range": _quantile_range,
+    "max-value-range": _max_value_range,
+    "interval-positive": _interval_positive,
+    "replica-bounds": _replica_bounds,
+    "fallback-bound": _fallback_bound,
+    "qps-band": _qps_band,
+    "gpu-band": _gpu_band,
+}
+
+
+def _duplicates(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    """The list types of the schema: sets, and maps by a key."""
+    for field in fields_of(spec, "spec"):
+        kind = field.marks.get("x-kubernetes-list-type")
+        if kind is None or not field.value:
+            continue
+        keys = field.marks.get("x-kubernetes-list-map-keys")
+        names = [getattr(item, keys[0]) for item in field.value] if keys else list(field.value)
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+        if repeated:
+            what = f"more than one entry has the {keys[0]}" if keys else "more than one entry is"
+            yield Problem(field.path, "InvalidSpec", f"{what} {', '.join(repeated)}; keep one")
+
+
+def _numbers_out_of_reach(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    for field in fields_of(spec, "spec"):
+        if isinstance(field.value, Duration) and field.value.seconds > LONGEST_DURATION.seconds:
+            yield Problem(field.path, "InvalidSpec", f"must not exceed {LONGEST_DURATION}, a year")
+        if isinstance(field.value, DecimalString) and not math.isfinite(field.value.number):
+            yield Problem(field.path, "InvalidSpec", "must be a finite number")

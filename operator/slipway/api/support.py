@@ -1,0 +1,49 @@
+"""What this release does not do yet: such settings are refused, never silently ignored."""
+
+from collections.abc import Iterator
+
+from slipway.api.problems import FieldValue, Problem, fields_of
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.wire import SUPPORTED_KEY
+
+__all__ = ["SUPPORTED_SCHEMES", "unsupported_settings"]
+
+SUPPORTED_SCHEMES = ("file", "pvc")
+"""URI schemes of artefacts that servers can load."""
+
+
+def unsupported_settings(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    """Every setting whose behaviour has yet to come; one problem for a block, none for what lies in it."""
+    refused = ""
+    for field in fields_of(spec, "spec"):
+        if refused and field.path.startswith((f"{refused}.", f"{refused}[")):
+            continue
+        message = _refusal(field)
+        if message:
+            refused = field.path
+            yield Problem(field.path, "NotYetSupported", message)
+    for index, version in enumerate(spec.versions):
+        scheme = version.uri.partition(":")[0]
+        if scheme not in SUPPORTED_SCHEMES:
+            yield Problem(
+                f"spec.versions[{index}].uri",
+                "NotYetSupported",
+                f"artefacts from {scheme} are not supported yet; use pvc://CLAIM/path or file:///path",
+            )
+
+
+def _refusal(field: FieldValue) -> str:
+    if field.is_default or field.value is None:
+        return ""
+    if field.marks.get("x-slipway-later"):
+        default = field.info.get_default(call_default_factory=True, validated_data={})
+        stays = f" or leave it at {default}" if isinstance(default, str | int | float) and default != "" else ""
+        return f"is not supported yet; remove it{stays}"
+    values = field.marks.get(SUPPORTED_KEY)
+    if values is not None and str(field.value) not in values:
+        return f"{field.value} is not supported yet; use {_one_of(values)}"
+    return ""
+
+
+def _one_of(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
