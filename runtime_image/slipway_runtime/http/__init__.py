@@ -1,0 +1,1 @@
+"""HTTP/1.1: connections, routes, the endpoints of the protocol."""

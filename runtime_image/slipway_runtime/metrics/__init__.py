@@ -1,0 +1,1 @@
+"""What the server tells Prometheus and the statistics endpoint."""

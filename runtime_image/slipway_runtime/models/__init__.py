@@ -1,0 +1,1 @@
+"""Model programs: loading, what they take and give, running them."""

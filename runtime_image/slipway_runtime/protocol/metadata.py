@@ -1,0 +1,67 @@
+"""Documents about the server and its model: metadata, configuration, index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipway_runtime import __version__
+from slipway_runtime.models.model import Model
+from slipway_runtime.tensors.tensor import TensorSpec
+
+_MICROSECONDS = 1_000_000
+_EXTENSIONS = [
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+]
+
+
+def server_metadata() -> dict[str, Any]:
+    """``GET /v2``."""
+    return {"name": "slipway-runtime", "version": __version__, "extensions": _EXTENSIONS}
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
+
+
+def model_metadata(name: str, version: str, model: Model) -> dict[str, Any]:
+    """``GET /v2/models/M``: shapes include the batch dimension."""
+    return {
+        "name": name,
+        "versions": [version],
+        "platform": model.platform,
+        "inputs": [_tensor(spec) for spec in model.signature.inputs],
+        "outputs": [_tensor(spec) for spec in model.signature.outputs],
+    }
+
+
+def model_config(name: str, model: Model, max_batch_size: int, max_delay: float) -> dict[str, Any]:
+    """``GET /v2/models/M/config``: with batching, ``dims`` leave the batch dimension out (Triton's rule)."""
+    batched = model.signature.batched
+    config: dict[str, Any] = {
+        "name": name,
+        "platform": model.platform,
+        "backend": "pytorch",
+        "max_batch_size": max_batch_size if batched else 0,
+        "input": [_config_tensor(spec, batched) for spec in model.signature.inputs],
+        "output": [_config_tensor(spec, batched) for spec in model.signature.outputs],
+        "instance_group": [{"name": name, "count": 1, "kind": "KIND_GPU" if model.on_accelerator else "KIND_CPU"}],
+    }
+    if batched:
+        config["dynamic_batching"] = {"max_queue_delay_microseconds": int(max_delay * _MICROSECONDS)}
+    return config
+
+
+def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
+    datatype = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    dims = spec.shape[1:] if batched else spec.shape
+    return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": list(dims)}
+
+
+def index_entry(name: str, version: str, ready: bool, reason: str) -> dict[str, Any]:
+    """An entry of the repository index."""
+    return {"name": name, "version": version, "state": "READY" if ready else "UNAVAILABLE", "reason": reason}

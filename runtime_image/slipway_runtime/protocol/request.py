@@ -1,0 +1,250 @@
+"""An inference request: JSON head, binary tensors behind it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from slipway_runtime.protocol.failures import invalid
+from slipway_runtime.protocol.jsondata import decode_json
+from slipway_runtime.protocol.rawdata import decode_raw
+from slipway_runtime.tensors.datatypes import Datatype
+from slipway_runtime.tensors.tensor import Array, Shape, Signature, Tensor
+
+# No tensor of a request has more elements; the product of a shape cannot overflow below it.
+MAX_ELEMENTS = 2**31 - 1
+MAX_RANK = 32
+MAX_CLASSES = 100_000
+_MICROSECOND = 1e-6
+_SHARED_MEMORY = "shared_memory_region"
+
+Parameters = dict[str, Any]
+
+
+class _Input(msgspec.Struct):
+    name: str
+    datatype: str
+    shape: list[int]
+    parameters: Parameters | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Output(msgspec.Struct):
+    name: str
+    parameters: Parameters | None = None
+
+
+class _Head(msgspec.Struct):
+    inputs: list[_Input]
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[_Output] | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Head)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedOutput:
+    """An output the client asked for; ``classes`` > 0 wants the top classes instead of the tensor."""
+
+    name: str
+    binary: bool
+    classes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InferRequest:
+    """A decoded request. ``outputs`` None means all; ``timeout`` is in seconds, None for the server's."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[RequestedOutput, ...] | None = None
+    id: str = ""
+    timeout: float | None = None
+    binary_outputs: bool = False
+
+
+def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
+    """Decode a body (already inflated). ``head_length`` is the Inference-Header-Content-Length, if sent.
+
+    Tensors are views of ``body`` where possible. Raises RequestFailure (400) for anything malformed.
+    """
+    size = _head_size(head_length, len(body))
+    head, values = _decode_head(body[:size])
+    if not head.inputs:
+        raise invalid("the request has no inputs")
+    parameters = head.parameters or {}
+    binary_outputs = _flag(parameters, "binary_data_output", "the request")
+    return InferRequest(
+        inputs=_decode_inputs(head.inputs, values, body[size:]),
+        outputs=_decode_outputs(head.outputs, binary_outputs),
+        id=head.id or "",
+        timeout=_timeout(parameters),
+        binary_outputs=binary_outputs,
+    )
+
+
+def _head_size(text: str | None, available: int) -> int:
+    if text is None:
+        return available
+    # int() would take '+1', '1_0' and Unicode digits as well.
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > available or int(text) == 0:
+        raise invalid("Inference-Header-Content-Length does not fit the body")
+    return int(text)
+
+
+def _decode_head(data: memoryview) -> tuple[_Head, list[Any] | None]:
+    """The head; the second part holds the inputs' data where they had to be parsed along with it."""
+    try:
+        return _DECODER.decode(data), None
+    except msgspec.ValidationError as error:
+        raise invalid(f"the request is not valid: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_lenient(data)
+    except RecursionError as error:
+        raise invalid("the request is nested too deeply") from error
+
+
+def _decode_lenient(data: memoryview) -> tuple[_Head, list[Any]]:
+    """Second chance for JSON with the tokens NaN and Infinity, which Triton's clients send."""
+    try:
+        document = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise invalid("the body is not valid JSON") from error
+    values: list[Any] = []
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    for entry in inputs if isinstance(inputs, list) else ():
+        values.append(entry.pop("data", msgspec.UNSET) if isinstance(entry, dict) else msgspec.UNSET)
+    try:
+        return msgspec.convert(document, _Head), values
+    except msgspec.ValidationError as error:
+        raise invalid(f"the request is not valid: {error}") from error
+
+
+def _decode_inputs(entries: list[_Input], values: list[Any] | None, blob: memoryview) -> tuple[Tensor, ...]:
+    tensors: list[Tensor] = []
+    seen: set[str] = set()
+    position = 0
+    for index, entry in enumerate(entries):
+        if entry.name in seen:
+            raise invalid(f"input '{entry.name}' is given twice")
+        seen.add(entry.name)
+        datatype, shape = _datatype(entry), _shape(entry)
+        size = _binary_size(entry)
+        if size is None:
+            data = entry.data if values is None else values[index]
+            array = _json_array(entry.name, datatype, shape, data)
+        else:
+            if size > len(blob) - position:
+                raise invalid(f"input '{entry.name}': binary_data_size is larger than the data in the body")
+            if entry.data is not msgspec.UNSET:
+                raise invalid(f"input '{entry.name}': has both data and binary_data_size")
+            array = decode_raw(entry.name, datatype, shape, blob[position : position + size])
+            position += size
+        tensors.append(Tensor(entry.name, datatype, array))
+    if position != len(blob):
+        raise invalid(f"{len(blob) - position} bytes of binary data belong to no input")
+    return tuple(tensors)
+
+
+def _json_array(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array:
+    if data is msgspec.UNSET:
+        raise invalid(f"input '{name}': has neither data nor binary_data_size")
+    if isinstance(data, msgspec.Raw):
+        try:
+            data = orjson.loads(memoryview(data))
+        except (ValueError, RecursionError) as error:
+            raise invalid(f"input '{name}': data is not valid JSON") from error
+    return decode_json(name, datatype, shape, data)
+
+
+def _datatype(entry: _Input) -> Datatype:
+    try:
+        return Datatype(entry.datatype)
+    except ValueError as error:
+        raise invalid(f"input '{entry.name}': unknown datatype") from error
+
+
+def _shape(entry: _Input) -> Shape:
+    if len(entry.shape) > MAX_RANK or any(size < 0 for size in entry.shape):
+        raise invalid(f"input '{entry.name}': a shape has up to {MAX_RANK} dimensions of 0 or more")
+    # The largest dimension counts even when another one is 0, or reshape would overflow.
+    if math.prod(size for size in entry.shape if size) > MAX_ELEMENTS:
+        raise invalid(f"input '{entry.name}': more than {MAX_ELEMENTS} elements")
+    return tuple(entry.shape)
+
+
+def _binary_size(entry: _Input) -> int | None:
+    parameters = entry.parameters or {}
+    if _SHARED_MEMORY in parameters:
+        raise invalid(f"input '{entry.name}': shared memory is not supported")
+    size = parameters.get("binary_data_size")
+    if size is None:
+        return None
+    if type(size) is not int or size < 0:
+        raise invalid(f"input '{entry.name}': binary_data_size must be a number of bytes")
+    return size
+
+
+def _decode_outputs(entries: list[_Output] | None, binary: bool) -> tuple[RequestedOutput, ...] | None:
+    if not entries:
+        return None
+    outputs: list[RequestedOutput] = []
+    for entry in entries:
+        if any(entry.name == other.name for other in outputs):
+            raise invalid(f"output '{entry.name}' is requested twice")
+        parameters = entry.parameters or {}
+        where = f"output '{entry.name}'"
+        if _SHARED_MEMORY in parameters:
+            raise invalid(f"{where}: shared memory is not supported")
+        classes = parameters.get("classification", 0)
+        if type(classes) is not int or not 0 <= classes <= MAX_CLASSES:
+            raise invalid(f"{where}: classification must be a number of classes")
+        outputs.append(RequestedOutput(entry.name, _flag(parameters, "binary_data", where, binary), classes))
+    return tuple(outputs)
+
+
+def _flag(parameters: Parameters, key: str, where: str, default: bool = False) -> bool:
+    value = parameters.get(key, default)
+    if type(value) is not bool:
+        raise invalid(f"{where}: parameter {key} must be true or false")
+    return value
+
+
+def _timeout(parameters: Parameters) -> float | None:
+    """The parameter ``timeout`` is in microseconds on the wire; 0 means none."""
+    value = parameters.get("timeout")
+    if value is None or value == 0:
+        return None
+    if type(value) is not int or value < 0:
+        raise invalid("parameter timeout must be a number of microseconds")
+    return value * _MICROSECOND
+
+
+def check_against(signature: Signature, request: InferRequest) -> None:
+    """Refuse (400, naming the tensor) what does not fit the model, before it joins a batch."""
+    names = {tensor.name for tensor in request.inputs}
+    for spec in signature.inputs:
+        if spec.name not in names:
+            raise invalid(f"input '{spec.name}' is missing")
+    rows = -1
+    for tensor in request.inputs:
+        known = signature.input(tensor.name)
+        if known is None:
+            raise invalid(f"unknown input '{tensor.name}'")
+        reason = None if signature.open else known.mismatch(tensor)
+        if reason is not None:
+            raise invalid(f"input '{tensor.name}': {reason}")
+        if signature.batched:
+            if rows not in (-1, tensor.shape[0]):
+                raise invalid(f"input '{tensor.name}': {tensor.shape[0]} rows, another input has {rows}")
+            rows = tensor.shape[0]
+    known_outputs = {spec.name for spec in signature.outputs}
+    for output in request.outputs or ():
+        if not signature.open and output.name not in known_outputs:
+            raise invalid(f"unknown output '{output.name}'")

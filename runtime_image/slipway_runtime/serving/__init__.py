@@ -1,0 +1,1 @@
+"""Requests on their way to the model: queue, batches, the executor thread."""

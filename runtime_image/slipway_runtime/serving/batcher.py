@@ -1,0 +1,201 @@
+"""Dynamic batching: which requests run when. Lives on the event-loop thread.
+
+An idle executor takes a lone request at once. Under load the requests that arrive during an execution
+form the next batch. Once a batch has held several requests, the next one is held back for up to
+``max_delay`` until as many are there again: their clients are about to send, and half a batch costs
+almost as much as a whole one. When they do not come, the expectation falls with the batch that ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from slipway_runtime import journal
+from slipway_runtime.metrics.recorder import ServingMetrics
+from slipway_runtime.metrics.statistics import ModelStatistics
+from slipway_runtime.models.model import Model
+from slipway_runtime.protocol.failures import model_failed, overloaded, timed_out, unavailable
+from slipway_runtime.protocol.request import InferRequest
+from slipway_runtime.serving.batch import run_batch
+from slipway_runtime.serving.cost import CostModel
+from slipway_runtime.serving.executor import Executor
+from slipway_runtime.serving.job import Job, JobState, Outcome, batch_key
+from slipway_runtime.serving.waiting import WaitingLine
+from slipway_runtime.settings import Limits
+
+
+@dataclass(frozen=True)
+class _Execution:
+    """A batch on its way through the model."""
+
+    jobs: list[Job]
+    rows: int
+    started: float
+
+
+class Batcher:
+    """Admission, queue and dispatch for one model."""
+
+    def __init__(
+        self,
+        model: Model,
+        executor: Executor,
+        limits: Limits,
+        metrics: ServingMetrics,
+        statistics: ModelStatistics,
+        device_lost: Callable[[BaseException], None],
+        max_rows: int,
+        cost: CostModel | None = None,
+    ) -> None:
+        """``max_rows`` bounds a batch (the model's own limit may be below the configured one);
+        ``device_lost`` is told when only a new process can help.
+        """
+        self._model = model
+        self._executor = executor
+        self._limits = limits
+        self._max_rows = max_rows
+        self._metrics = metrics
+        self._statistics = statistics
+        self._device_lost = device_lost
+        self._loop = asyncio.get_running_loop()
+        self._cost = cost or CostModel(inline_allowed=not model.on_accelerator)
+        self._line = WaitingLine()
+        self._unfinished = 0
+        self._running = False
+        self._deciding = False
+        self._hold: asyncio.TimerHandle | None = None
+        self._expected_jobs = 1
+
+    @property
+    def unfinished(self) -> int:
+        """Jobs admitted and not finished."""
+        return self._unfinished
+
+    def submit(self, request: InferRequest, done: Callable[[Outcome], None]) -> Job:
+        """Admit a request that was checked against the signature; ``done`` gets its outcome, once.
+
+        Raises RequestFailure (429) when the queue or the concurrency limit is full.
+        """
+        if len(self._line) >= self._limits.max_queue:
+            raise overloaded("the queue is full")
+        if 0 < self._limits.max_concurrency <= self._unfinished:
+            raise overloaded("the server handles as many requests at once as it may")
+        now = time.monotonic()
+        timeout = min(request.timeout or self._limits.timeout, self._limits.timeout)
+        rows, key = batch_key(self._model.signature, request)
+        job = Job(request, rows, key, now, partial(self._count_down, done))
+        job.timer = self._loop.call_later(timeout, self._expire, job)
+        self._unfinished += 1
+        self._line.add(job)
+        self._metrics.queue_depth.set(len(self._line))
+        self._wake_up()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """The client left: a queued job never runs, the result of a running one is dropped."""
+        self._finish_early(job, unavailable("the client left"))
+
+    def refuse_waiting(self) -> None:
+        """Answer all that still waits with 503; for the end of a drain."""
+        for job in self._line.drain():
+            job.finish(unavailable("the server is shutting down"))
+        self._metrics.queue_depth.set(0)
+
+    def _count_down(self, done: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self._unfinished -= 1
+        done(outcome)
+
+    def _expire(self, job: Job) -> None:
+        self._finish_early(job, timed_out())
+
+    def _finish_early(self, job: Job, outcome: Outcome) -> None:
+        if job.state is JobState.QUEUED:
+            self._line.remove(job)
+            self._metrics.queue_depth.set(len(self._line))
+        job.finish(outcome)
+
+    def _wake_up(self) -> None:
+        """Decide at the end of this turn of the loop: everything parsed in it is then in the queue."""
+        if self._running or self._deciding:
+            return
+        self._deciding = True
+        self._loop.call_soon(self._consider)
+
+    def _consider(self) -> None:
+        self._deciding = False
+        if self._hold is not None:
+            self._hold.cancel()
+            self._hold = None
+        if self._running:
+            return
+        oldest = self._line.oldest()
+        if oldest is None:
+            return
+        jobs, rows = self._line.beside(oldest)
+        hold = oldest.arrived + self._limits.max_delay - time.monotonic()
+        incomplete = jobs < self._expected_jobs and rows < self._max_rows
+        if incomplete and oldest.key is not None and hold > 0:
+            self._hold = self._loop.call_later(hold, self._consider)
+            return
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        jobs = self._line.take(self._max_rows)
+        self._metrics.queue_depth.set(len(self._line))
+        rows = sum(job.rows for job in jobs)
+        self._expected_jobs = len(jobs)
+        self._running = True
+        execution = _Execution(jobs, rows, time.monotonic())
+        self._executor.started()
+        work = partial(_timed_run, self._model, jobs, self._max_rows)
+        if self._cost.may_run_inline(rows):
+            self._run_inline(execution, work)
+        else:
+            self._executor.submit(work, partial(self._finished, execution))
+
+    def _run_inline(self, execution: _Execution, work: Callable[[], tuple[list[Outcome], float]]) -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            self._finished(execution, None, error)
+        else:
+            self._finished(execution, result, None)
+
+    def _finished(
+        self, execution: _Execution, result: tuple[list[Outcome], float] | None, error: BaseException | None
+    ) -> None:
+        self._running = False
+        jobs, rows = execution.jobs, execution.rows
+        if result is None:
+            self._executor.finished(time.monotonic() - execution.started)
+            self._failed(jobs, error)
+            return
+        outcomes, seconds = result
+        self._executor.finished(seconds)
+        self._cost.observe(rows, seconds)
+        waits = [execution.started - job.arrived for job in jobs]
+        self._metrics.batch_finished(rows, waits)
+        self._statistics.batch_finished(rows, waits, seconds)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            job.finish(outcome)
+        if len(self._line):
+            self._wake_up()
+
+    def _failed(self, jobs: list[Job], error: BaseException | None) -> None:
+        journal.record("executor-failed", "error", cause=f"{type(error).__name__}: {error}")
+        for job in jobs:
+            job.finish(model_failed())
+        if error is not None:
+            self._device_lost(error)
+        if len(self._line):
+            self._wake_up()
+
+
+def _timed_run(model: Model, jobs: list[Job], max_rows: int) -> tuple[list[Outcome], float]:
+    begun = time.perf_counter()
+    outcomes = run_batch(model, [job.request.inputs for job in jobs], [job.rows for job in jobs], max_rows)
+    return outcomes, time.perf_counter() - begun

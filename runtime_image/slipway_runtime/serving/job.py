@@ -1,0 +1,62 @@
+"""One request waiting for, or in, execution."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from slipway_runtime.protocol.failures import RequestFailure
+from slipway_runtime.protocol.request import InferRequest
+from slipway_runtime.tensors.tensor import Signature, Tensor
+
+Outcome = tuple[Tensor, ...] | RequestFailure
+# What may run together: names, datatypes and the dimensions behind the rows.
+GroupKey = tuple[tuple[str, str, tuple[int, ...]], ...]
+
+
+class JobState(Enum):
+    """Where a job is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request, its time of arrival (monotonic seconds) and who waits for its outcome."""
+
+    request: InferRequest
+    rows: int
+    key: GroupKey | None
+    arrived: float
+    done: Callable[[Outcome], None]
+    state: JobState = JobState.QUEUED
+    timer: asyncio.TimerHandle | None = None
+
+    def finish(self, outcome: Outcome) -> None:
+        """Hand over the outcome, once; later outcomes (after a timeout) are dropped."""
+        if self.state is JobState.DONE:
+            return
+        self.state = JobState.DONE
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.done(outcome)
+
+
+def batch_key(signature: Signature, request: InferRequest) -> tuple[int, GroupKey | None]:
+    """Rows of a request and its group; None as group means: runs alone."""
+    tensors = request.inputs
+    if not signature.batched:
+        return 1, None
+    if signature.open:
+        fits = all(
+            (spec := signature.input(tensor.name)) is not None and spec.mismatch(tensor) is None for tensor in tensors
+        )
+        if not fits or len({tensor.shape[0] for tensor in tensors}) != 1:
+            return 1, None
+    key = tuple(sorted((tensor.name, str(tensor.datatype), tensor.shape[1:]) for tensor in tensors))
+    return tensors[0].shape[0], key

@@ -1,0 +1,110 @@
+"""What ``slipway-runtime serve`` was told, as values with types."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
+
+
+class Format(StrEnum):
+    """Kinds of model files named in the API; ``auto`` means: look into the file."""
+
+    AUTO = "auto"
+    TORCHSCRIPT = "torchscript"
+    TORCH_EXPORT = "torch-export"
+    ONNX = "onnx"
+    SAFETENSORS = "safetensors"
+    PYTHON = "python"
+
+
+class Device(StrEnum):
+    """Where the model runs; ``auto`` takes a GPU if there is one."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Precision(StrEnum):
+    """Number format of weights and activations."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration as Kubernetes writes it: ``5ms``, ``30s``, ``1m30s``, or ``0``.
+
+    Raises ValueError for anything else.
+    """
+    if text == "0":
+        return 0.0
+    matches = list(_DURATION.finditer(text))
+    if not matches or "".join(m.group(0) for m in matches) != text:
+        raise ValueError(f"not a duration: {text!r} (examples: 5ms, 30s, 1m30s)")
+    return sum(float(m.group(1)) * _UNITS[m.group(2)] for m in matches)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which model to serve, and under which identity it is seen in metrics and answers."""
+
+    name: str
+    version: str
+    revision: str
+    uri: str
+    sha256: str = ""
+    format: Format = Format.AUTO
+    device: Device = Device.AUTO
+    precision: Precision = Precision.FP32
+    inputs_json: str = ""
+    outputs_json: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the server. Durations in seconds; ``max_concurrency`` 0 means no bound of its own."""
+
+    max_batch_size: int = 32
+    max_delay: float = 0.005
+    timeout: float = 30.0
+    max_queue: int = 512
+    max_request_bytes: int = 64 * 1024 * 1024
+    max_concurrency: int = 0
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How the model is exercised before it counts as ready."""
+
+    requests: int = 10
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Addresses, and how long to serve on after SIGTERM. Durations in seconds."""
+
+    host: str = field(default_factory=lambda: os.environ.get("SLIPWAY_HOST", "0.0.0.0"))  # noqa: S104 - a pod
+    http_port: int = 8080
+    grpc_port: int = 9000
+    grace: float = 60.0
+    pre_stop: float = 2.0
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Everything ``serve`` needs."""
+
+    model: ModelSettings
+    limits: Limits = Limits()
+    warmup: Warmup = Warmup()
+    listener: Listener = field(default_factory=Listener)

@@ -1,0 +1,1 @@
+"""Tensors of the protocol: datatypes, specifications, values. NumPy only, no torch."""
