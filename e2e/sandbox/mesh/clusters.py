@@ -127,8 +127,9 @@ def _endpoints(name: str, port: Port, endpoints: list[Endpoint] | tuple[Endpoint
     ]
     assignment: Json = {"cluster_name": name, "endpoints": []}
     if reachable:
-        # Localities are weighted, and one without a weight would get nothing.
-        assignment["endpoints"] = [{"lb_endpoints": reachable, "load_balancing_weight": len(reachable)}]
+        # Localities are weighted: one without a weight gets nothing. Hashing wants the locality said, if only empty.
+        group = {"locality": {}, "lb_endpoints": reachable, "load_balancing_weight": len(reachable)}
+        assignment["endpoints"] = [group]
     return assignment
 
 

@@ -98,7 +98,8 @@ class DiscoveryServer:
         async with self._changed:
             if in_use:
                 resource.confirmed = max(resource.confirmed, in_use)
-            if resource.sent > in_use:
+            # Asking for endpoints from the beginning means a new subscription (its cluster was replaced), no refusal.
+            if resource.sent > in_use and (in_use or kind != ENDPOINTS):
                 resource.refused = resource.sent
             self._changed.notify_all()
             # A refused version is not offered again: that would only be refused again, without end.

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from e2e.sandbox.mesh.discovery import RefusedError
 from e2e.sandbox.mesh.names import Json
-from e2e.sandbox.mesh.proxy import EnvoyProxy
+from e2e.sandbox.mesh.proxy import EnvoyFailedError, EnvoyProxy
 from e2e.sandbox.mesh.reflector import ApiAccess, Reflector
 from e2e.sandbox.mesh.report import config_report, weight_report
 from e2e.sandbox.mesh.translation import DEFAULT_GATEWAY_PORT, MeshConfig, MeshObjects, translate
@@ -156,8 +156,9 @@ class Mesh:
             return
         try:
             await self._proxy.apply(config)
-        except RefusedError as refusal:
-            _log.warning("%s", refusal)
+        except (RefusedError, EnvoyFailedError) as refusal:
+            if str(refusal) != self._refusal:
+                _log.warning("%s", refusal)
             self._refusal = str(refusal)
             return
         self._refusal = ""

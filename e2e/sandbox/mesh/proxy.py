@@ -18,6 +18,7 @@ from e2e.sandbox.mesh.translation import MeshConfig
 
 HOST = "127.0.0.1"
 START_SECONDS = 20.0
+APPLY_SECONDS = 15.0
 STOP_SECONDS = 5.0
 DRAIN_SECONDS = 5.0
 """How long a cluster without routes is kept for the requests still under way."""
@@ -39,7 +40,7 @@ class EnvoyProxy:
         self._process: asyncio.subprocess.Process | None = None
         self._applied = MeshConfig()
         self._lingering: dict[str, Json] = {}
-        self._expiries: set[asyncio.TimerHandle] = set()
+        self._expiries: dict[str, asyncio.TimerHandle] = {}
         self._lock = asyncio.Lock()
         self._reaper: set[asyncio.Task[None]] = set()
         self.url = ""
@@ -77,23 +78,37 @@ class EnvoyProxy:
     async def apply(self, config: MeshConfig) -> None:
         """Bring Envoy to `config` and return when it is in effect.
 
-        Raises RefusedError when Envoy turns the clusters or the routes down; it then keeps what it had.
+        Raises RefusedError when Envoy turns the clusters or the routes down, as it then keeps what it had, and
+        EnvoyFailedError when it does not answer.
         """
         async with self._lock:
-            wanted = {cluster["name"]: cluster for cluster in config.clusters}
-            for name, assignment in config.endpoints.items():
-                await self._discovery.publish(ENDPOINTS, name, [assignment])
-            self._keep_unrouted(config, wanted)
-            await self._publish_clusters(wanted)
-            if await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config(list(config.virtual_hosts))]):
-                await self._discovery.confirmed(ROUTES, ROUTE_CONFIG)
-            for name in config.endpoints:
-                await self._discovery.confirmed(ENDPOINTS, name)
-            self._applied = config
+            try:
+                async with asyncio.timeout(APPLY_SECONDS):
+                    await self._apply(config)
+            except TimeoutError:
+                raise EnvoyFailedError(f"Envoy did not take its configuration within {APPLY_SECONDS:g} s") from None
+
+    async def _apply(self, config: MeshConfig) -> None:
+        wanted = {cluster["name"]: cluster for cluster in config.clusters}
+        routed = routed_clusters(config)
+        known = {cluster["name"] for cluster in self._applied.clusters}
+        # Endpoints that only the old routes still use are changed after the routes.
+        later = [name for name in config.endpoints if name in known and name not in routed]
+        for name in config.endpoints.keys() - set(later):
+            await self._discovery.publish(ENDPOINTS, name, [config.endpoints[name]])
+        self._keep_unrouted(wanted, routed)
+        await self._publish_clusters(wanted)
+        await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config(list(config.virtual_hosts))])
+        await self._discovery.confirmed(ROUTES, ROUTE_CONFIG)
+        for name in later:
+            await self._discovery.publish(ENDPOINTS, name, [config.endpoints[name]])
+        for name in config.endpoints:
+            await self._discovery.confirmed(ENDPOINTS, name)
+        self._applied = config
 
     async def stop(self) -> None:
         """End Envoy and the server it polls."""
-        for handle in self._expiries:
+        for handle in self._expiries.values():
             handle.cancel()
         for task in self._reaper:
             task.cancel()
@@ -111,31 +126,33 @@ class EnvoyProxy:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _keep_unrouted(self, config: MeshConfig, wanted: dict[str, Json]) -> None:
+    def _keep_unrouted(self, wanted: dict[str, Json], routed: set[str]) -> None:
         """Let clusters go that no route names any more, but only once their last requests had time to finish.
 
         A cluster that a new route still names goes at once: that route must fail, as it does in Istio.
         """
-        routed = routed_clusters(config)
         for cluster in self._applied.clusters:
             name = cluster["name"]
             if name not in wanted and name not in routed and name not in self._lingering:
                 self._lingering[name] = cluster
                 loop = asyncio.get_running_loop()
-                self._expiries.add(loop.call_later(DRAIN_SECONDS, self._expire, name))
+                self._expiries[name] = loop.call_later(DRAIN_SECONDS, self._expire, name)
         for name in [name for name in self._lingering if name in wanted or name in routed]:
             del self._lingering[name]
+            if name in self._expiries:
+                self._expiries.pop(name).cancel()
 
     def _expire(self, name: str) -> None:
-        if name in self._lingering:
-            task = asyncio.create_task(self._drop(name))
-            self._reaper.add(task)
-            task.add_done_callback(self._reaper.discard)
+        del self._expiries[name]
+        task = asyncio.create_task(self._drop(name))
+        self._reaper.add(task)
+        task.add_done_callback(self._reaper.discard)
 
     async def _drop(self, name: str) -> None:
         async with self._lock:
             if self._lingering.pop(name, None) is not None:
                 await self._publish_clusters({cluster["name"]: cluster for cluster in self._applied.clusters})
+                self._discovery.forget(ENDPOINTS, name)
 
     async def _publish_clusters(self, wanted: dict[str, Json]) -> None:
         served = {**self._lingering, **wanted}
