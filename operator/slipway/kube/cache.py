@@ -5,7 +5,7 @@ of our own write. Lists of the API server are older than events that overtook th
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ __all__ = ["Cache", "trimmed"]
 
 Object = Mapping[str, Any]
 
+CLUSTER_DOMAIN = "cluster.local"
 TOMBSTONES = 4096
 """Deletions remembered per kind, against lists that were under way."""
 
@@ -42,11 +43,14 @@ def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _hosts(obj: Object) -> Iterator[str]:
-    """Hosts of a VirtualService as names of the whole cluster's DNS: a short one belongs to its own namespace."""
+def _full_host(host: str, namespace: str) -> str:
+    """A host as a name of the whole cluster's DNS: a short one belongs to its own namespace."""
+    return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{CLUSTER_DOMAIN}"
+
+
+def _hosts(obj: Object) -> set[str]:
     namespace = obj["metadata"].get("namespace", "")
-    for host in (obj.get("spec") or {}).get("hosts") or ():
-        yield host if "." in host or host == "*" else f"{host}.{namespace}.svc.cluster.local"
+    return {_full_host(host, namespace) for host in (obj.get("spec") or {}).get("hosts") or ()}
 
 
 @dataclass(slots=True)
@@ -65,7 +69,7 @@ class _Shelf:
         owner = owner_key(obj)
         entries: list[tuple[dict[Any, set[Key]], Any]] = [(self.owned, owner)] if owner is not None else []
         if obj.get("kind") == VIRTUAL_SERVICE.name:
-            entries += [(self.hosts, host) for host in set(_hosts(obj))]
+            entries += [(self.hosts, host) for host in _hosts(obj)]
         return entries
 
 
@@ -88,10 +92,10 @@ class Cache:
         shelf = self._shelves[kind]
         return [shelf.objects[key] for key in sorted(shelf.owned.get(owner, ()))]
 
-    def claiming(self, host: str) -> list[Object]:
-        """VirtualServices of the whole cluster that name a host."""
+    def claiming(self, host: str, namespace: str) -> list[Object]:
+        """VirtualServices of the whole cluster that name a host, which may be short for one in ``namespace``."""
         shelf = self._shelves[VIRTUAL_SERVICE]
-        return [shelf.objects[key] for key in sorted(shelf.hosts.get(host, ()))]
+        return [shelf.objects[key] for key in sorted(shelf.hosts.get(_full_host(host, namespace), ()))]
 
     def count(self, kind: Kind) -> int:
         """Number of objects of a kind."""

@@ -60,8 +60,8 @@ CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
 EVENT = Kind("", "v1", "events", "Event")
 POD_DISRUPTION_BUDGET = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
-VIRTUAL_SERVICE = Kind("networking.istio.io", "v1beta1", "virtualservices", "VirtualService")
-DESTINATION_RULE = Kind("networking.istio.io", "v1beta1", "destinationrules", "DestinationRule")
+VIRTUAL_SERVICE = Kind("networking.istio.io", "v1", "virtualservices", "VirtualService")
+DESTINATION_RULE = Kind("networking.istio.io", "v1", "destinationrules", "DestinationRule")
 
 MESH = (VIRTUAL_SERVICE, DESTINATION_RULE)
 """Kinds of the mesh: all of the cluster's are watched, since hosts may be claimed anywhere; they may be absent."""
@@ -72,14 +72,9 @@ CHILDREN = (VIRTUAL_SERVICE, DESTINATION_RULE, POD_DISRUPTION_BUDGET, DEPLOYMENT
 WATCHED = (MODEL_DEPLOYMENT, DEPLOYMENT, POD, SERVICE, CONTROLLER_REVISION, POD_DISRUPTION_BUDGET, *MESH)
 """Kinds kept in the cache."""
 
-_KNOWN = {
-    (kind.group, kind.name): kind
-    for kind in (*WATCHED, CONFIG_MAP, EVENT, LEASE)
-}  # fmt: skip
+_KNOWN = {(kind.api_version, kind.name): kind for kind in (*WATCHED, CONFIG_MAP, EVENT, LEASE)}
 
 
 def kind_of(obj: Mapping[str, Any]) -> Kind:
-    """The kind of an object, whatever served version it is written in; raises KeyError for one that is unknown here."""
-    group, _, version = str(obj["apiVersion"]).rpartition("/")
-    known = _KNOWN[group, str(obj["kind"])]
-    return known if known.version == version else Kind(group, version, known.plural, known.name)
+    """The kind of an object; raises KeyError for one that is unknown here."""
+    return _KNOWN[str(obj["apiVersion"]), str(obj["kind"])]

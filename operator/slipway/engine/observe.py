@@ -1,0 +1,185 @@
+"""The snapshot of the cluster that one reconcile decides on, built from the cache."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from slipway.api.observed import Definition, Observed, PodView, ProbeView, RevisionView
+from slipway.api.revisions import Revision, revision_from_definition
+from slipway.engine.pods import pod_view, replica_failure
+from slipway.engine.routes import claimed_by_others, traffic_view
+from slipway.kube.apply import Applier
+from slipway.kube.cache import Cache
+from slipway.kube.client import Client
+from slipway.kube.drift import Place
+from slipway.kube.failures import ApiError, NotFoundError
+from slipway.kube.kinds import CONFIG_MAP, CONTROLLER_REVISION, DEPLOYMENT, MESH, POD, VIRTUAL_SERVICE
+from slipway.kube.metadata import Key, controller, is_ours, is_predecessors, key_of, label, uid_of
+
+__all__ = ["Goldens", "Observer", "Prober", "Remarks"]
+
+REVISION_LABEL = "slipway.dev/revision"
+VERSION_LABEL = "slipway.dev/version"
+
+
+class Prober(Protocol):
+    """Checks a revision's servers in the background."""
+
+    def view(
+        self, revision: Revision, pods: Sequence[PodView], goldens: Mapping[str, str] | None, model_name: str
+    ) -> ProbeView:
+        """What is known by now; starts a check where one is due. Never blocks."""
+        ...
+
+
+class Goldens:
+    """Reads ConfigMaps with golden requests, each at most once in a while."""
+
+    def __init__(self, client: Client, clock: Callable[[], float], lifetime: float = 60.0) -> None:
+        """Keep what was read for ``lifetime`` seconds of the monotonic ``clock``."""
+        self._client = client
+        self._clock = clock
+        self._lifetime = lifetime
+        self._known: dict[Key, tuple[float, Mapping[str, str] | str]] = {}
+
+    async def read(self, key: Key) -> Mapping[str, str] | str:
+        """The data of a ConfigMap, or in words why there is none."""
+        now = self._clock()
+        known = self._known.get(key)
+        if known is not None and now - known[0] < self._lifetime:
+            return known[1]
+        for old in [old for old, (at, _) in self._known.items() if now - at >= self._lifetime]:
+            del self._known[old]
+        try:
+            data: Mapping[str, str] | str = (await self._client.get(CONFIG_MAP, *key)).get("data") or {}
+        except NotFoundError:
+            return f"ConfigMap {key.name} with the goldens does not exist"
+        except ApiError as error:
+            return f"ConfigMap {key.name} with the goldens cannot be read: {error}"
+        self._known[key] = (now, data)
+        return data
+
+
+class Remarks:
+    """What the last apply met and only a look at the cluster can dispel; kept in memory by ModelDeployment."""
+
+    def __init__(self) -> None:
+        self.conflicts: dict[Key, Place] = {}
+        """An object of our name that is not ours."""
+        self.refused: dict[Key, dict[Place, str]] = {}
+        """Objects that the API server would not take, and why."""
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a ModelDeployment that is gone."""
+        self.conflicts.pop(key, None)
+        self.refused.pop(key, None)
+
+
+class Observer:
+    """Builds :class:`~slipway.api.observed.Observed`."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        remarks: Remarks,
+        goldens: Goldens,
+        *,
+        cluster_domain: str = "cluster.local",
+        prober: Prober | None = None,
+    ) -> None:
+        """Observe through ``cache``; without a ``prober`` no server is asked anything."""
+        self._cache = cache
+        self._applier = applier
+        self._remarks = remarks
+        self._goldens = goldens
+        self._domain = cluster_domain
+        self._prober = prober
+
+    async def observe(self, raw: Mapping[str, Any]) -> Observed:
+        """What the cluster holds for a ModelDeployment as read from the API server."""
+        key, uid = key_of(raw), uid_of(raw)
+        definitions = self._definitions(key, uid)
+        return Observed(
+            name=key.name,
+            namespace=key.namespace,
+            uid=uid,
+            generation=int(raw["metadata"].get("generation") or 0),
+            revisions=await self._revisions(key, uid, definitions),
+            definitions=definitions,
+            traffic=traffic_view(self._cache, self._applier.ledger, key, uid),
+            conflict=await self._conflict(raw),
+            mesh_missing=not all(self._cache.served(kind) for kind in MESH),
+        )
+
+    def _definitions(self, key: Key, uid: str) -> dict[str, Definition]:
+        found = {}
+        for obj in self._cache.owned(CONTROLLER_REVISION, key):
+            if is_ours(obj, uid):
+                name = key_of(obj).name
+                found[name] = Definition(
+                    label(obj, VERSION_LABEL), name, int(obj.get("revision") or 0), obj.get("data") or {}
+                )
+        return found
+
+    async def _revisions(self, key: Key, uid: str, definitions: Mapping[str, Definition]) -> dict[str, RevisionView]:
+        deployments = {key_of(obj).name: obj for obj in self._cache.owned(DEPLOYMENT, key) if is_ours(obj, uid)}
+        pods: dict[str, list[PodView]] = {}
+        for pod in self._cache.owned(POD, key):
+            pods.setdefault(label(pod, REVISION_LABEL), []).append(pod_view(pod))
+        refused = self._remarks.refused.get(key, {})
+        views = {}
+        for name in sorted({*definitions, *deployments, *pods}):
+            deployment = deployments.get(name)
+            version = definitions[name].version if name in definitions else ""
+            own_pods = tuple(pods.get(name, ()))
+            views[name] = RevisionView(
+                revision=name,
+                version=version,
+                exists=deployment is not None,
+                replicas=int(deployment["spec"].get("replicas", 1)) if deployment else 0,
+                pods=own_pods,
+                probe=await self._probe(key, definitions.get(name), own_pods),
+                failure=refused.get((DEPLOYMENT, Key(key.namespace, name)), "")
+                or (replica_failure(deployment) if deployment else ""),
+            )
+        return views
+
+    async def _probe(self, key: Key, definition: Definition | None, pods: Sequence[PodView]) -> ProbeView:
+        if self._prober is None or definition is None or not any(pod.ready for pod in pods):
+            return ProbeView()
+        rebuilt = revision_from_definition(key.name, definition.data)
+        revision = Revision(definition.revision, rebuilt.version, rebuilt.runtime, definition.data)
+        if revision.version.goldens is None:
+            return self._prober.view(revision, pods, None, key.name)
+        goldens = await self._goldens.read(Key(key.namespace, revision.version.goldens.config_map))
+        if isinstance(goldens, str):
+            return ProbeView(None, "GoldensMissing", goldens)
+        return self._prober.view(revision, pods, goldens, key.name)
+
+    async def _conflict(self, raw: Mapping[str, Any]) -> str:
+        key, uid = key_of(raw), uid_of(raw)
+        place = self._remarks.conflicts.get(key)
+        if place is not None:
+            text = await self._still_foreign(place, key, uid)
+            if text:
+                return text
+            del self._remarks.conflicts[key]
+        traffic = (raw.get("spec") or {}).get("traffic") or {}
+        if traffic.get("provider", "istio") != "istio" or not self._cache.served(VIRTUAL_SERVICE):
+            return ""
+        hosts = [f"{key.name}.{key.namespace}.svc.{self._domain}", *_strings(traffic.get("hosts"))]
+        return claimed_by_others(self._cache, key, uid, hosts, _strings(traffic.get("gateways")))
+
+    async def _still_foreign(self, place: Place, key: Key, uid: str) -> str:
+        kind, where = place
+        obj = await self._applier.find(kind, where)
+        if obj is None or is_ours(obj, uid) or is_predecessors(obj, key.name, uid):
+            return ""
+        owner = controller(obj)
+        whose = f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
+        return f"{kind.name} {where.name} exists and {whose}; it is left untouched: delete it, or rename one of the two"
+
+
+def _strings(value: Any) -> list[str]:
+    """The strings of a list in a spec that may not be valid."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

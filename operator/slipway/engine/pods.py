@@ -1,0 +1,83 @@
+"""Pods and Deployments of the API server as the values that decisions are made on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from slipway.api.observed import PodView
+from slipway.api.timestamps import parse_time
+from slipway.kube.metadata import created_at
+
+__all__ = ["pod_view", "replica_failure"]
+
+SERVER = "server"
+GPU = "nvidia.com/gpu"
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    """What a pod's status says of its server container."""
+    status = pod.get("status") or {}
+    conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+    ready = conditions.get("Ready") or {}
+    scheduled = conditions.get("PodScheduled") or {}
+    server = _server(status)
+    waiting = (server.get("state") or {}).get("waiting") or {}
+    # The present end counts before the last one: a container that just ended has not been restarted yet.
+    ended = (server.get("state") or {}).get("terminated") or (server.get("lastState") or {}).get("terminated") or {}
+    unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+    is_ready = ready.get("status") == "True"
+    exit_code = ended.get("exitCode")
+    return PodView(
+        name=pod["metadata"]["name"],
+        created_at=created_at(pod),
+        ready=is_ready,
+        ready_at=_seconds(ready.get("lastTransitionTime")) if is_ready else None,
+        terminating=bool(pod["metadata"].get("deletionTimestamp")),
+        restarts=int(server.get("restartCount") or 0),
+        waiting_reason=str(waiting.get("reason") or ""),
+        terminated_reason=str(ended.get("reason") or status.get("reason") or ""),
+        exit_code=int(exit_code) if exit_code is not None else None,
+        message=_message(unschedulable, scheduled, ended, waiting, status),
+        unschedulable=unschedulable,
+        unschedulable_since=_seconds(scheduled.get("lastTransitionTime")) if unschedulable else None,
+        gpus=_gpus(pod),
+        ip=str(status.get("podIP") or ""),
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+    )
+
+
+def replica_failure(deployment: Mapping[str, Any]) -> str:
+    """Why pods of a Deployment cannot be created, such as an exceeded quota; empty when they can."""
+    for entry in (deployment.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == "ReplicaFailure" and entry.get("status") == "True":
+            return str(entry.get("message") or entry.get("reason") or "pods cannot be created")
+    return ""
+
+
+def _server(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    containers = status.get("containerStatuses") or ()
+    return next((entry for entry in containers if entry.get("name") == SERVER), {})
+
+
+def _message(
+    unschedulable: bool,
+    scheduled: Mapping[str, Any],
+    ended: Mapping[str, Any],
+    waiting: Mapping[str, Any],
+    status: Mapping[str, Any],
+) -> str:
+    """The scheduler's words for a pod without a node, else the server's own last ones, else the node's."""
+    if unschedulable:
+        return str(scheduled.get("message") or "")
+    return str(ended.get("message") or waiting.get("message") or status.get("message") or "").strip()
+
+
+def _seconds(text: Any) -> float | None:
+    return parse_time(str(text)) if text else None
+
+
+def _gpus(pod: Mapping[str, Any]) -> int:
+    total = 0
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        limits = (container.get("resources") or {}).get("limits") or {}
+        total += int(str(limits.get(GPU, 0)))
+    return total
