@@ -21,6 +21,7 @@ __all__ = [
     "Condition",
     "ConditionType",
     "Counts",
+    "DemandTrend",
     "HistoryEntry",
     "LastAction",
     "ModelDeploymentStatus",
@@ -156,6 +157,19 @@ class ColdStart(WireModel):
     """90th percentile."""
     samples: tuple[float, ...] = Field(default=(), max_length=20)
     """The last starts in seconds, from which the percentiles come."""
+    counted: tuple[str, ...] = Field(default=(), max_length=256)
+    """Last parts of the names of pods whose start is among the samples, while they exist: none is counted twice."""
+
+
+class DemandTrend(WireModel):
+    """Smoothed demand and its slope, kept for the forecast while starts are slow."""
+
+    level: DecimalString | None = None
+    """Requests per second."""
+    slope: DecimalString | None = None
+    """Requests per second gained in each second."""
+    at: Timestamp = ""
+    """When they were last brought up to date."""
 
 
 class PlanSample(WireModel):
@@ -212,6 +226,10 @@ class VersionStatus(WireModel):
     """Plans of the stabilisation window."""
     scaled_at: Timestamp = ""
     """When the number of replicas was last changed by scaling."""
+    proposed: int | None = None
+    """Replicas that scaling would have chosen, in a dry run."""
+    trend: DemandTrend = DemandTrend()
+    """Smoothed demand, kept for the forecast."""
     reason: str = ""
     """Why the revision is not as wanted."""
     message: str = ""
