@@ -54,8 +54,10 @@ def increases(
 def scrape_times(metrics: RevisionMetrics) -> dict[str, tuple[float, ...]]:
     """When each pod of a revision was scraped: the times that are recorded and those of its counters."""
     times: dict[str, set[float]] = {pod: set(known) for pod, known in metrics.scrapes.items()}
-    for series in (*metrics.requests, *metrics.latencies):
-        times.setdefault(series.pod, set()).update(at for at, _ in series.samples)
+    for counter in metrics.requests:
+        times.setdefault(counter.pod, set()).update(at for at, _ in counter.samples)
+    for bucket in metrics.latencies:
+        times.setdefault(bucket.pod, set()).update(at for at, _ in bucket.samples)
     return {pod: tuple(sorted(known)) for pod, known in times.items()}
 
 

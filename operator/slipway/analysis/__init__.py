@@ -1,0 +1,10 @@
+"""The comparison of a candidate with the live stable version: evidence windows, sequential tests, verdicts. Pure.
+
+``docs/analysis.md`` explains the tests and shows their error rates.
+"""
+
+from slipway.analysis.assessment import Assessment, assess
+from slipway.analysis.breakers import Breaker, tripped
+from slipway.analysis.reasons import Reason
+
+__all__ = ["Assessment", "Breaker", "Reason", "assess", "tripped"]
