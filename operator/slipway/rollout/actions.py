@@ -1,6 +1,6 @@
 """Answers to ``status.action``: each id once, whatever happens in between.
 
-A status write does not move ``metadata.generation`` and may be lost or come late; the id makes a request safe to repeat.
+A status write does not move ``metadata.generation`` and may be lost or late; the id makes a request safe to repeat.
 """
 
 from slipway.api.status import (

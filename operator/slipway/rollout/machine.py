@@ -76,6 +76,7 @@ def advance(request: RolloutRequest) -> RolloutDecision:
         request.observed,
         request.target.revision,
         tuple(step.weight for step in request.spec.rollout.steps),
+        settle,
     )
     _look(draft, request.observed)
     last_action = answer(draft, request.status, request.target.revision)
@@ -177,7 +178,14 @@ def _begin(draft: Draft, target: Target, stable: VersionStatus | None) -> None:
     if entry is None:
         entry = VersionStatus(name=target.version, revision=target.revision, subset_at=now)
         draft.entries[target.revision] = entry
-    draft.update(target.revision, role=Role.CANDIDATE, retire_at="", reason="", message="")
+    draft.update(
+        target.revision,
+        role=Role.CANDIDATE,
+        verified=entry.verified if warm else "",
+        retire_at="",
+        reason="",
+        message="",
+    )
     draft.rollouts += 1
     draft.rollout = RolloutStatus(
         id=f"r-{draft.rollouts:06d}",

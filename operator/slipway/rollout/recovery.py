@@ -12,7 +12,9 @@ from slipway.rollout.draft import Draft
 __all__ = ["recover"]
 
 
-def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...]) -> bool:
+def recover(
+    draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...], settle: float
+) -> bool:
     """Fill an empty draft from children; False when there is nothing to recover."""
     if draft.entries or draft.rollout is not None:
         return False
@@ -23,7 +25,7 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
     views.sort(key=lambda view: (weights.get(view.revision, 0), view.revision != target, view.revision))
     stable = views[-1]
     for view in views:
-        draft.entries[view.revision] = _entry(draft, view, observed)
+        draft.entries[view.revision] = _entry(draft, view, observed, settle)
     draft.update(stable.revision, role=Role.STABLE)
     candidate = draft.entries.get(target)
     if candidate is not None and candidate.role is not Role.STABLE and weights.get(target):
@@ -33,7 +35,7 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
     return True
 
 
-def _entry(draft: Draft, view: RevisionView, observed: Observed) -> VersionStatus:
+def _entry(draft: Draft, view: RevisionView, observed: Observed, settle: float) -> VersionStatus:
     now = format_time(draft.now)
     subset = view.revision in observed.traffic.subsets
     weight = observed.traffic.weights.get(view.revision, 0)
@@ -44,7 +46,7 @@ def _entry(draft: Draft, view: RevisionView, observed: Observed) -> VersionStatu
         replicas=view.replicas,
         weight=VersionWeight(intended=weight, applied=weight),
         subset=subset,
-        subset_at=now,
+        subset_at=format_time(draft.now - settle),
         retire_at=now,
         verified="Passed" if weight else "",
     )

@@ -1,8 +1,11 @@
-"""How a revision that is no longer served goes: weight 0 confirmed, subset removed, settled, pods removed, forgotten."""
+"""How a revision that is no longer served goes: weight 0 confirmed, subset removed, settled, pods removed.
+
+A retiring revision loses its pinned route with its role; its subset goes only after the mesh had time to learn that.
+"""
 
 from slipway.api.observed import Observed
 from slipway.api.status import Role, VersionStatus
-from slipway.api.timestamps import parse_time
+from slipway.api.timestamps import format_time, parse_time
 from slipway.rollout.draft import Draft
 
 __all__ = ["retire"]
@@ -24,13 +27,16 @@ def _step(draft: Draft, entry: VersionStatus, observed: Observed, settle: float)
     due = parse_time(entry.retire_at)
     if due is not None and draft.now < due:
         return
+    if entry.role is Role.PREVIOUS:
+        draft.update(entry.revision, role=Role.RETIRING, retire_at=format_time(draft.now + settle))
+        return
     if entry.subset:
-        draft.update(entry.revision, subset=False, subset_at="", role=Role.RETIRING)
+        draft.update(entry.revision, subset=False, subset_at="")
         return
     if not entry.subset_at or draft.since(entry.subset_at) < settle:
         return
     if entry.replicas > 0:
-        draft.update(entry.revision, replicas=0, role=Role.RETIRING)
+        draft.update(entry.revision, replicas=0)
         return
     view = observed.of(entry.revision)
     if not view.pods and view.replicas == 0:

@@ -192,7 +192,7 @@ def _starting(context: StageContext) -> None:
     view = context.view(candidate)
     wanted = context.sized(candidate.revision).replicas_for(_goal(context))
     draft.floors[candidate.revision] = wanted
-    needed = 1 if context.stable is None else wanted
+    needed = 1 if context.stable is None or context.rollout.full else wanted
     failure = startup_failure(view)
     if candidate.verified == "Failed":
         failure = (view.probe.reason or "VerificationFailed", view.probe.message)
@@ -274,13 +274,13 @@ def _shift(context: StageContext) -> bool:
         other = share_of(draft, stable, context.settle)
         weights = dict(moving_up(other, share, goal, context.sized(candidate.revision)))
         weight = weights[candidate.revision]
-        if context.rollout.paused and weight > share.weight and other.serves:
+        if context.rollout.paused and weight > share.weight and other.ready > 0:
             weight = share.weight
             weights = {stable.revision: 100 - weight, candidate.revision: weight}
         changed = apply_split(draft, weights)
     if changed:
         draft.set_rollout(stage_at=format_time(draft.now))
-    if context.rollout.paused:
+    if context.rollout.paused and stable is not None:
         draft.wait("Paused", f"paused by {context.rollout.by or 'unknown'}", _pause_deadline(context))
         return False
     if weight != goal:
@@ -303,7 +303,8 @@ def _observing(context: StageContext) -> None:
     _floor_candidate(context, candidate)
     share, other = (share_of(draft, entry, context.settle) for entry in (candidate, stable))
     weights = moving_up(other, share, step.weight, context.sized(candidate.revision))
-    if weights[candidate.revision] != share.weight and not rollout.paused or weights[candidate.revision] < share.weight:
+    weight = weights[candidate.revision]
+    if weight < share.weight or (weight > share.weight and not rollout.paused):
         draft.enter(Stage.SHIFTING, "Shifting", f"the weight of {candidate.name} follows its ready replicas")
         return
     if rollout.full:
@@ -385,7 +386,7 @@ def _returning(context: StageContext) -> None:
     if rollout.weight_written_at and not confirmed:
         draft.set_rollout(deadline=format_time(context.deadline))
         return
-    draft.update(candidate.revision, role=Role.RETIRING, retire_at=format_time(draft.now))
+    draft.update(candidate.revision, role=Role.RETIRING, retire_at=format_time(draft.now + context.settle))
     draft.finish()
     outcome = context.rollout.outcome or Outcome.FAILED
     draft.emit(f"Rollout{outcome.value}", f"{stable.name} has all traffic; {candidate.name} goes", warning=True)

@@ -32,8 +32,8 @@ class Share:
 
 
 def standing(stable: Share, others: Sequence[Share]) -> Mapping[str, int]:
-    """The split while no rollout moves: all to stable, or to the first other revision that serves while stable does not."""
-    if not stable.serves:
+    """The split while no rollout moves: all to stable, or to another revision that serves while stable does not."""
+    if stable.ready <= 0:
         for other in others:
             if other.serves:
                 return _all_to(other.revision, (stable, *others))
@@ -47,16 +47,16 @@ def moving_up(stable: Share, candidate: Share, goal: int, capacity: Capacity) ->
     """
     if not candidate.serves:
         return _split(stable, candidate, 0)
-    if not stable.serves:
+    if stable.ready <= 0:
         return _split(stable, candidate, 100)
     return _split(stable, candidate, min(goal, capacity.carried(candidate.ready)))
 
 
 def going_back(stable: Share, candidate: Share, capacity: Capacity) -> Mapping[str, int]:
-    """The split on the way back: stable takes at once all that its ready replicas carry, the candidate never gets more."""
+    """The split on the way back: stable takes at once what its ready replicas carry, the candidate never gets more."""
     if candidate.ready <= 0:
         return _split(stable, candidate, 0)
-    rest = 100 - capacity.carried(stable.ready) if stable.exposed else 100
+    rest = 100 - capacity.carried(stable.ready)
     return _split(stable, candidate, min(candidate.weight, max(0, rest)))
 
 
