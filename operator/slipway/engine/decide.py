@@ -1,0 +1,206 @@
+"""The pure decision of one reconcile: validate, judge, roll out, scale, sum up.
+
+``(object, observed, metrics, now) -> Decision``. Nothing here does I/O or reads a clock; the same inputs give the same
+decision, so a restarted operator goes on as if it had never stopped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from slipway.analysis import assess, tripped
+from slipway.api.events import EventRecord
+from slipway.api.judgement import NO_JUDGEMENT, Judgement
+from slipway.api.observed import Observed
+from slipway.api.revisions import Revision, revision_from_definition, revision_of
+from slipway.api.samples import MetricsView
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.status import (
+    CheckStatus,
+    ModelDeploymentStatus,
+    Role,
+    Stage,
+    Verdict,
+)
+from slipway.api.timestamps import parse_time
+from slipway.api.validation import validate
+from slipway.engine.display import with_display
+from slipway.engine.sizing import capacities, scale
+from slipway.engine.summary import Blocked, summarise
+from slipway.rollout import RolloutRequest, Target, advance
+
+__all__ = ["Decision", "Options", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the installation decides."""
+
+    cluster_domain: str = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be written, and what is to be done once it is written."""
+
+    status: ModelDeploymentStatus
+    spec: ModelDeploymentSpec | None = None
+    revisions: Mapping[str, Revision] = field(default_factory=dict)
+    """Live revisions and those kept as history, by name."""
+    requeue_after: float | None = None
+    """Seconds until the next look, if nothing happens before."""
+    events: tuple[EventRecord, ...] = ()
+    apply: bool = False
+    """Whether children may be touched at all."""
+
+
+def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, options: Options, now: float) -> Decision:
+    """Decide everything about one ModelDeployment at one moment.
+
+    ``raw`` is the object as the API server returned it. A spec that is invalid, not supported yet, suspended or in
+    conflict leads to a status that says so and to ``apply=False``: what runs goes on running as it is.
+    """
+    status, broken = _read_status(raw)
+    validated = validate(raw)
+    if validated.spec is None:
+        blocked = Blocked(validated.reason, validated.message)
+        return Decision(summarise(status, None, observed, options.cluster_domain, now, blocked), events=broken)
+    spec = validated.spec
+    blocked_by = _blocked(spec, observed)
+    if blocked_by is not None:
+        looked = with_display(status, observed, metrics)
+        return Decision(summarise(looked, spec, observed, options.cluster_domain, now, blocked_by), spec, events=broken)
+    return _proceed(raw, spec, status, observed, metrics, options, now, broken)
+
+
+def _read_status(raw: Mapping[str, Any]) -> tuple[ModelDeploymentStatus, tuple[EventRecord, ...]]:
+    """The status as written; one that somebody broke counts as lost and is rebuilt from what runs."""
+    try:
+        return ModelDeploymentStatus.from_wire(raw.get("status")), ()
+    except ValidationError as error:
+        text = f"status was unreadable and is rebuilt: {error.errors()[0]['msg']}"
+        return ModelDeploymentStatus(), (EventRecord("StatusUnreadable", text, "Warning"),)
+
+
+def _blocked(spec: ModelDeploymentSpec, observed: Observed) -> Blocked | None:
+    if spec.suspend:
+        return Blocked("Suspended", "spec.suspend is set: nothing is changed")
+    if observed.conflict:
+        return Blocked("Conflict", observed.conflict)
+    return None
+
+
+def _proceed(
+    raw: Mapping[str, Any],
+    spec: ModelDeploymentSpec,
+    status: ModelDeploymentStatus,
+    observed: Observed,
+    metrics: MetricsView,
+    options: Options,
+    now: float,
+    events: tuple[EventRecord, ...],
+) -> Decision:
+    target = revision_of(observed.name, raw["spec"], spec.served)
+    sizes = capacities(spec, status, metrics)
+    checks, judgement, breaker = _judge(spec, status, observed, metrics, now)
+    moved = advance(
+        RolloutRequest(
+            spec=spec,
+            status=status,
+            observed=observed,
+            target=Target(spec.served, target.name),
+            capacity=sizes,
+            now=now,
+            judgement=judgement,
+            breaker=breaker,
+        )
+    )
+    looked = with_display(moved.status.model_copy(update={"analysis": checks}), observed, metrics)
+    scaled = scale(spec, looked, observed, metrics, moved.floors, now)
+    summed = summarise(
+        scaled.status,
+        spec,
+        observed,
+        options.cluster_domain,
+        now,
+        target=Target(spec.served, target.name),
+        judgement=judgement,
+        scaling=scaled.state,
+    )
+    return Decision(
+        status=summed,
+        spec=spec,
+        revisions=_revisions(raw, spec, summed, observed, target),
+        requeue_after=moved.requeue_after,
+        events=(*events, *moved.events, *scaled.events),
+        apply=True,
+    )
+
+
+def _judge(
+    spec: ModelDeploymentSpec,
+    status: ModelDeploymentStatus,
+    observed: Observed,
+    metrics: MetricsView,
+    now: float,
+) -> tuple[tuple[CheckStatus, ...], Judgement, Judgement | None]:
+    """What evidence and breakers say of the candidate; evidence is counted only while it has confirmed weight."""
+    rollout = status.rollout
+    candidate = status.in_role(Role.CANDIDATE)
+    stable = status.in_role(Role.STABLE)
+    if rollout is None or rollout.stage is Stage.FINISHED or candidate is None or stable is None:
+        return status.analysis, NO_JUDGEMENT, None
+    view = observed.of(candidate.revision)
+    has_weight = candidate.weight.intended > 0 and rollout.outcome is None
+    assessment = assess(
+        spec.rollout.analysis,
+        status.analysis,
+        rollout_id=rollout.id,
+        candidate=candidate.revision,
+        stable=stable.revision,
+        metrics=metrics,
+        counting_from=parse_time(rollout.evidence_from) if has_weight else None,
+        now=now,
+    )
+    judgement = Judgement(assessment.verdict, assessment.reason, assessment.message, assessment.harmful)
+    since = parse_time(rollout.evidence_from) or parse_time(rollout.started_at) or now
+    breaker = tripped(view, metrics.of(candidate.revision), since=since, now=now)
+    if breaker is None:
+        return assessment.checks, judgement, None
+    return assessment.checks, judgement, Judgement(Verdict.HARMFUL, breaker.reason, breaker.message)
+
+
+def _revisions(
+    raw: Mapping[str, Any],
+    spec: ModelDeploymentSpec,
+    status: ModelDeploymentStatus,
+    observed: Observed,
+    target: Revision,
+) -> Mapping[str, Revision]:
+    """Live revisions, and the newest others up to the history limit."""
+    known = {target.name: target}
+    for version in spec.versions:
+        revision = revision_of(observed.name, raw["spec"], version.name)
+        known.setdefault(revision.name, revision)
+    live = {entry.revision for entry in status.versions} | {target.name}
+    stored = sorted(observed.definitions.values(), key=lambda definition: definition.number, reverse=True)
+    kept = [definition for definition in stored if definition.revision not in live]
+    kept = kept[: spec.rollout.revision_history_limit]
+    result: dict[str, Revision] = {}
+    for definition in sorted(kept, key=lambda definition: definition.number):
+        result[definition.revision] = _from_definition(observed.name, definition.revision, definition.data)
+    for name in sorted(live):
+        definition_of_live = observed.definitions.get(name)
+        if name in known:
+            result[name] = known[name]
+        elif definition_of_live is not None:
+            result[name] = _from_definition(observed.name, name, definition_of_live.data)
+    return result
+
+
+def _from_definition(owner: str, name: str, data: Mapping[str, Any]) -> Revision:
+    """A stored definition under the name it was given, even where a later release would hash it differently."""
+    revision = revision_from_definition(owner, data)
+    return Revision(name=name, version=revision.version, runtime=revision.runtime, data=data)
