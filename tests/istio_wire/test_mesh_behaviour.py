@@ -168,7 +168,7 @@ async def test_fault_injection(bench: Bench) -> None:
     )
     started = time.monotonic()
     assert await bench.send() == Counter({"200 10.244.0.1": 1})
-    assert time.monotonic() - started >= 0.2
+    assert time.monotonic() - started >= 0.19  # Envoy's timers count whole milliseconds
 
 
 async def test_redirect_direct_response_and_rewrite(bench: Bench) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +10,7 @@ from aiohttp import web
 
 from e2e.sandbox.binaries import envoy_path
 from e2e.sandbox.mesh.bootstrap import ROUTE_CONFIG, bootstrap, discovery_source
+from e2e.sandbox.mesh.child import Child, ChildEndedError
 from e2e.sandbox.mesh.discovery import CLUSTERS, ENDPOINTS, ROUTES, DiscoveryServer
 from e2e.sandbox.mesh.names import Json
 from e2e.sandbox.mesh.translation import MeshConfig
@@ -19,7 +18,6 @@ from e2e.sandbox.mesh.translation import MeshConfig
 HOST = "127.0.0.1"
 START_SECONDS = 20.0
 APPLY_SECONDS = 15.0
-STOP_SECONDS = 5.0
 DRAIN_SECONDS = 5.0
 """How long a cluster without routes is kept for the requests still under way."""
 
@@ -37,7 +35,7 @@ class EnvoyProxy:
         self._discovery = DiscoveryServer()
         self._application = web.Application()
         self._runner: web.AppRunner | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._child: Child | None = None
         self._applied = MeshConfig()
         self._lingering: dict[str, Json] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
@@ -113,15 +111,8 @@ class EnvoyProxy:
         for task in self._reaper:
             task.cancel()
         await asyncio.gather(*self._reaper, return_exceptions=True)
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        if self._child is not None:
+            await self._child.stop()
         await self._discovery.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -178,33 +169,33 @@ class EnvoyProxy:
         # The recorded configuration uses fields that Envoy calls deprecated, with a line of log for each use.
         command += ["--component-log-level", "misc:error", "--concurrency", "2", "--use-dynamic-base-id"]
         command += ["--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
-        self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, env={"PATH": os.environ.get("PATH", "")}, start_new_session=True
-        )
+        self._child = Child(command, log)
+        await self._child.start()
         try:
             async with asyncio.timeout(START_SECONDS):
                 while not (admin.exists() and admin.read_text()):
-                    await self._pause(log)
+                    await self._pause(self._child)
                 self.envoy_admin_url = f"http://{admin.read_text().strip()}"
-                async with aiohttp.ClientSession() as session:
-                    self.url = await self._listening(session, log)
-        except TimeoutError:
-            raise EnvoyFailedError(f"Envoy was not ready within {START_SECONDS:g} s: {_last_lines(log)}") from None
+                self.url = await self._listening(self._child)
+        except (TimeoutError, ChildEndedError) as error:
+            last_words = self._child.last_words()
+            await self.stop()
+            raise EnvoyFailedError(f"Envoy was not ready within {START_SECONDS:g} s: {last_words}") from error
 
-    async def _listening(self, session: aiohttp.ClientSession, log: Path) -> str:
-        while True:
-            async with session.get(f"{self.envoy_admin_url}/ready") as ready:
-                if ready.status == 200:
-                    break
-            await self._pause(log)
-        async with session.get(f"{self.envoy_admin_url}/listeners?format=json") as answer:
-            listeners = await answer.json(content_type=None)
+    async def _listening(self, child: Child) -> str:
+        async with aiohttp.ClientSession(self.envoy_admin_url) as session:
+            while True:
+                async with session.get("/ready") as ready:
+                    if ready.status == 200:
+                        break
+                await self._pause(child)
+            async with session.get("/listeners?format=json") as answer:
+                listeners = await answer.json(content_type=None)
         address = listeners["listener_statuses"][0]["local_address"]["socket_address"]
         return f"http://{HOST}:{address['port_value']}"
 
-    async def _pause(self, log: Path) -> None:
-        if self._process is None or self._process.returncode is not None:
-            raise EnvoyFailedError(f"Envoy ended while starting: {_last_lines(log)}")
+    async def _pause(self, child: Child) -> None:
+        child.check()
         await asyncio.sleep(0.02)
 
 
@@ -229,7 +220,3 @@ def _with_sources(cluster: Json) -> Json:
 
 def _route_config(virtual_hosts: list[Json]) -> Json:
     return {"name": ROUTE_CONFIG, "virtual_hosts": virtual_hosts}
-
-
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text().splitlines()[-5:]) if log.exists() else "no log"
