@@ -1,0 +1,55 @@
+# Everything that people and CI run. `make demo` and `make test` set up what they need by themselves.
+SHELL := /bin/bash
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test check format unit integration e2e generate clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## Create the virtual environment and fetch Envoy, Prometheus, kubectl and helm
+
+$(STAMP): pyproject.toml
+	@if ! test -x $(BIN)/pip; then \
+	  "$(PYTHON)" -m venv $(VENV) 2>/dev/null \
+	  || { rm -rf $(VENV); apt-get update -q && apt-get install -q -y python3-venv && "$(PYTHON)" -m venv $(VENV); }; \
+	fi
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m e2e.sandbox.binaries
+	@touch $(STAMP)
+
+demo: setup ## Roll out a real model in a sandbox on this machine (KEEP=1 leaves it running)
+	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep) $(DEMO_ARGS)
+
+test: check unit integration e2e ## Everything: static checks, unit, integration and end-to-end tests
+	@$(BIN)/coverage combine --quiet 2>/dev/null; $(BIN)/coverage report --sort=cover | tail -n 25
+
+check: setup ## Static checks: ruff, mypy, import-linter, hadolint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime e2e tests
+	$(BIN)/lint-imports
+	$(BIN)/hadolint operator/Dockerfile runtime_image/Dockerfile
+
+unit: setup ## Unit, property and recorded-wire tests
+	$(BIN)/coverage run -m pytest -m 'not integration and not e2e' -q
+
+integration: setup ## The operator against the sandbox (or KUBECONFIG, KUBEBUILDER_ASSETS)
+	$(BIN)/coverage run -m pytest -m integration -q
+
+e2e: setup ## The demo, with assertions
+	$(BIN)/coverage run -m pytest -m e2e -q
+
+generate: setup ## Write the generated files: CRD, API reference
+	$(BIN)/python -m slipway.api.schema
+
+format: setup ## Format the code
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+clean: ## Remove what was made here
+	rm -rf $(VENV) .cache .slipway build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
