@@ -8,8 +8,6 @@ import logging
 import signal
 from pathlib import Path
 
-from e2e.sandbox.node.process import die_with_parent
-
 from .client import Access
 from .suite import Controllers
 
@@ -28,11 +26,8 @@ def main() -> None:
     """Run until SIGTERM; prints one JSON line when all caches are filled."""
     parser = argparse.ArgumentParser(prog="python -m e2e.sandbox.controllers", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--die-with-parent", action="store_true", help="end when the starter ends")
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args()
-    if options.die_with_parent:
-        die_with_parent()
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asyncio.run(_run(Access.from_kubeconfig(options.kubeconfig)))
 

@@ -170,7 +170,7 @@ class GarbageCollector:
         await self._tolerant(self._client.delete(resource, obj, policy=policy))
 
     async def _owner(self, reference: Obj, namespace: str) -> Obj | None:
-        """The owner by uid, if it lives where the reference says; nothing is called gone before the server was asked."""
+        """The owner by uid, if it lives where the reference says; the server has the last word."""
         entry = self._by_uid.get(reference["uid"])
         if entry is not None:
             owner_namespace = entry[1]["metadata"].get("namespace", "")

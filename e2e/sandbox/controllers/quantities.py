@@ -45,16 +45,19 @@ def container_requests(container: Obj) -> Counter[str]:
 
 
 def pod_requests(pod: Obj) -> Counter[str]:
-    """What a pod requests of its node: all containers together, or its largest init container if that is more."""
+    """What a pod requests of its node: all containers together, or its largest start if that is more."""
     spec = pod["spec"]
     total: Counter[str] = Counter()
     for container in spec.get("containers") or ():
         total.update(container_requests(container))
+    sidecars: Counter[str] = Counter()
+    largest_start: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            total.update(container_requests(container))
+            sidecars.update(container_requests(container))
         else:
-            total |= container_requests(container)
+            largest_start |= container_requests(container) + sidecars
+    total = (total + sidecars) | largest_start
     total.update({name: parse_quantity(value) for name, value in (spec.get("overhead") or {}).items()})
     total["pods"] += 1
     return total

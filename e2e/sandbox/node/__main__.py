@@ -13,7 +13,6 @@ from e2e.sandbox.controllers.client import Access
 
 from .agent import NodeAgent
 from .images import ImageTable
-from .process import die_with_parent
 from .settings import AgentSettings
 
 
@@ -40,11 +39,8 @@ def main() -> None:
     parser.add_argument("--restart-backoff-cap", type=float, default=60.0, help="longest back-off in seconds")
     parser.add_argument("--images", type=Path, help="YAML file with more images")
     parser.add_argument("--tls", action="store_true", help="serve logs by HTTPS")
-    parser.add_argument("--die-with-parent", action="store_true", help="end when the starter ends")
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args()
-    if options.die_with_parent:
-        die_with_parent()
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = AgentSettings(
         data_dir=options.data_dir,

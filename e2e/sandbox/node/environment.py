@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Mapping
 
@@ -122,4 +123,4 @@ def resource_value(container: Obj, reference: Obj) -> str:
     amount = ((container.get("resources") or {}).get(side) or {}).get(name, "0")
     divisor = parse_quantity(reference.get("divisor") or "1") or 1
     exact = parse_quantity(amount) / divisor
-    return str(int(-(-exact // 1)))
+    return str(math.ceil(exact))

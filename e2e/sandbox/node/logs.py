@@ -73,7 +73,7 @@ async def read_log(path: Path, query: LogQuery, is_running: Callable[[], bool]) 
 
 
 def _lines(handle: IO[bytes], query: LogQuery) -> list[bytes]:
-    lines = []
+    lines: list[bytes] = []
     while True:
         position = handle.tell()
         raw = handle.readline()

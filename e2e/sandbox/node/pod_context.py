@@ -28,7 +28,8 @@ class PodContext:
         host_address: str,
         folder: Path,
         volumes: PodVolumes,
-        gpus: Mapping[str, tuple[str, ...]],
+        gpus: Mapping[str, tuple[int, ...]],
+        gpu_identity: Callable[[int], str],
         settings: AgentSettings,
         marker: str,
         api_url: str,
@@ -40,7 +41,8 @@ class PodContext:
         self.folder = folder
         self.volumes = volumes
         self.gpus = gpus
-        """Simulated GPU ids by container name."""
+        """Numbers of simulated GPUs by container name."""
+        self._gpu_identity = gpu_identity
         self.settings = settings
         self.changed = changed
         self._marker = marker
@@ -65,8 +67,8 @@ class PodContext:
 
     def gpu_environment(self, container: str) -> dict[str, str]:
         """What the NVIDIA device plugin would set; the ids are those of simulated GPUs."""
-        ids = self.gpus.get(container)
-        return {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)} if ids else {}
+        numbers = self.gpus.get(container)
+        return {"NVIDIA_VISIBLE_DEVICES": ",".join(map(self._gpu_identity, numbers))} if numbers else {}
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside, no later than the pod's end."""
