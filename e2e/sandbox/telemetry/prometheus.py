@@ -11,6 +11,8 @@ import aiohttp
 
 from e2e.sandbox.binaries import prometheus_path
 from e2e.sandbox.mesh.child import Child, ChildEndedError
+from e2e.sandbox.mesh.reflector import ApiAccess
+from e2e.sandbox.telemetry.discovery import PodDiscovery, write_targets
 from e2e.sandbox.telemetry.scraping import ScrapeTarget, prometheus_config
 
 HOST = "127.0.0.1"
@@ -37,10 +39,8 @@ class Prometheus:
         extra_targets: Sequence[ScrapeTarget] = (),
         listen_port: int = 0,
     ) -> None:
-        self._api_url = api_url
-        self._token = token
-        self._ca_file = ca_file
         self._work_dir = work_dir
+        self._discovery = PodDiscovery(ApiAccess(api_url, token, ca_file), work_dir / "pods.json")
         self._scrape_interval = scrape_interval
         self._targets = list(extra_targets)
         self._listen_port = listen_port
@@ -53,6 +53,7 @@ class Prometheus:
         Raises PrometheusFailedError when it does not come up.
         """
         self._work_dir.mkdir(parents=True, exist_ok=True)
+        await self._discovery.start()
         config = self._write_configuration()
         attempts = 1 if self._listen_port else START_ATTEMPTS
         for attempt in range(1, attempts + 1):
@@ -64,9 +65,9 @@ class Prometheus:
             try:
                 await self._ready(child)
             except (ChildEndedError, TimeoutError) as error:
-                await child.stop()
                 # Somebody may have taken the free port in the meantime.
                 if attempt == attempts or "address already in use" not in child.last_words():
+                    await self.stop()
                     raise PrometheusFailedError(f"Prometheus did not start: {child.last_words()}") from error
             else:
                 break
@@ -74,6 +75,7 @@ class Prometheus:
 
     async def stop(self) -> None:
         """End Prometheus; its data stays in the work folder."""
+        await self._discovery.stop()
         if self._child is not None:
             await self._child.stop()
             self._child = None
@@ -88,20 +90,14 @@ class Prometheus:
         return self._work_dir / "targets.json"
 
     def _write_targets(self) -> None:
-        fresh = self._targets_file.with_suffix(".new")
-        fresh.write_text(json.dumps([target.discovered() for target in self._targets], indent=1))
-        fresh.replace(self._targets_file)
+        write_targets(self._targets_file, [target.discovered() for target in self._targets])
 
     def _write_configuration(self) -> Path:
-        token_file = self._work_dir / "token"
-        token_file.touch(mode=0o600)
-        token_file.write_text(self._token)
         self._write_targets()
         config = self._work_dir / "prometheus.yml"
-        ca_file = self._ca_file.resolve() if self._ca_file else None
-        paths = (token_file.resolve(), ca_file, self._targets_file.resolve())
+        files = ((self._work_dir / "pods.json").resolve(), self._targets_file.resolve())
         # JSON is YAML.
-        config.write_text(json.dumps(prometheus_config(self._api_url, *paths, self._scrape_interval), indent=1))
+        config.write_text(json.dumps(prometheus_config(*files, self._scrape_interval), indent=1))
         return config
 
     def _command(self, config: Path, port: int) -> list[str]:

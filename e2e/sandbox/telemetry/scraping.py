@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from e2e.sandbox.mesh.bootstrap import STAT_SCOPE
+from e2e.sandbox.telemetry.discovery import PREFIX
 
 Json = dict[str, Any]
 
@@ -48,10 +49,8 @@ def dcgm_target(url: str, namespace: str = "gpu-operator") -> ScrapeTarget:
     return ScrapeTarget("dcgm-exporter", url, labels)
 
 
-def prometheus_config(
-    api_url: str, token_file: Path, ca_file: Path | None, targets_file: Path, scrape_interval: float
-) -> Json:
-    """Prometheus' configuration: annotated pods from the API server, and the targets in `targets_file`.
+def prometheus_config(pods_file: Path, targets_file: Path, scrape_interval: float) -> Json:
+    """Prometheus' configuration: the annotated pods among those in `pods_file`, and the targets in `targets_file`.
 
     `scrape_interval` is in seconds.
     """
@@ -62,7 +61,7 @@ def prometheus_config(
             "scrape_timeout": duration(min(scrape_interval, LONGEST_TIMEOUT_SECONDS)),
             "evaluation_interval": interval,
         },
-        "scrape_configs": [_pods(api_url, token_file, ca_file), _others(targets_file)],
+        "scrape_configs": [_pods(pods_file), _others(targets_file)],
     }
 
 
@@ -71,19 +70,12 @@ def duration(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
 
 
-def _pods(api_url: str, token_file: Path, ca_file: Path | None) -> Json:
-    discovery: Json = {
-        "role": "pod",
-        "api_server": api_url,
-        "authorization": {"type": "Bearer", "credentials_file": str(token_file)},
-    }
-    if ca_file is not None:
-        discovery["tls_config"] = {"ca_file": str(ca_file)}
-    pod = "__meta_kubernetes_pod"
+def _pods(pods_file: Path) -> Json:
+    pod = f"{PREFIX}_pod"
     annotation = f"{pod}_annotation_prometheus_io"
     return {
         "job_name": "kubernetes-pods",
-        "kubernetes_sd_configs": [discovery],
+        "file_sd_configs": [{"files": [str(pods_file)]}],
         "relabel_configs": [
             _keep([f"{annotation}_scrape"], "true"),
             _keep([f"{pod}_phase"], "Running"),
@@ -92,7 +84,7 @@ def _pods(api_url: str, token_file: Path, ca_file: Path | None) -> Json:
             _replace([f"{pod}_ip", f"{annotation}_port"], r"(.+);", "$1:8080", "__address__"),
             _replace([f"{annotation}_path"], "(.+)", "$1", "__metrics_path__"),
             _replace([f"{annotation}_scheme"], "(https?)", "$1", "__scheme__"),
-            _replace(["__meta_kubernetes_namespace"], "(.*)", "$1", "namespace"),
+            _replace([f"{PREFIX}_namespace"], "(.*)", "$1", "namespace"),
             _replace([f"{pod}_name"], "(.*)", "$1", "pod"),
             _replace([f"{pod}_node_name"], "(.*)", "$1", "node"),
         ],
@@ -103,7 +95,7 @@ def _others(targets_file: Path) -> Json:
     cluster = ["upstream_cluster"]
     return {
         "job_name": "others",
-        "file_sd_configs": [{"files": [str(targets_file)], "refresh_interval": "5s"}],
+        "file_sd_configs": [{"files": [str(targets_file)]}],
         "metric_relabel_configs": [
             # Envoy puts prefixes before Istio's metrics, and knows the destination only as a cluster's name.
             _replace(["__name__"], rf"envoy_{STAT_SCOPE}_(istio_.+)", "$1", "__name__"),
