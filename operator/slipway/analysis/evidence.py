@@ -68,7 +68,7 @@ def safety_growth(counts: WindowCounts, ratio: float, value: float) -> tuple[flo
 
 
 def _split_growth(counts: WindowCounts, ratio: float, factor: float) -> float:
-    """Log likelihood ratio of how bad requests split between the versions: at ``factor`` times ``ratio``, at ``ratio``."""
+    """Log likelihood ratio of the split of bad requests between the versions: ``factor * ratio`` against ``ratio``."""
     if counts.candidate == 0 or counts.stable == 0:
         return 0.0
     held = math.log((ratio * counts.candidate + counts.stable) / (factor * ratio * counts.candidate + counts.stable))

@@ -1,0 +1,6 @@
+"""Prometheus, read once per tick for all ModelDeployments, as typed samples and raw counters."""
+
+from slipway.metrics.snapshot import Snapshot
+from slipway.metrics.source import PrometheusSource
+
+__all__ = ["PrometheusSource", "Snapshot"]

@@ -1,0 +1,122 @@
+"""GPU metrics by DCGM exporter's names, attributed to pods.
+
+One series per GPU or MIG instance. Prometheus renames the labels of the pod that uses the GPU to ``exported_pod`` and
+``exported_namespace`` unless told to honour them; then ``pod`` and ``namespace`` are that pod's. Both are understood.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from slipway.api.samples import MISSING, Quality, Sample
+from slipway.metrics.merging import largest, mean, merge
+from slipway.metrics.queries import GPU_RANGE
+from slipway.metrics.traces import Trace
+
+__all__ = ["PodGpu", "attribute"]
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
+ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+MEMORY_USED = "DCGM_FI_DEV_FB_USED"
+MEMORY_FREE = "DCGM_FI_DEV_FB_FREE"
+
+BLANK = 1e15
+"""DCGM writes huge numbers for fields that a board does not support."""
+HANDOVER = 60.0
+"""Seconds for which a former user of a GPU still counts as one: the mapping of shared GPUs alternates."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGpu:
+    """The GPUs of one pod; utilisation is their mean, memory is that of the fullest. Both in per cent."""
+
+    utilization: Sample = MISSING
+    memory: Sample = MISSING
+
+
+@dataclass(slots=True)
+class _Device:
+    """A GPU or a MIG instance."""
+
+    name: str
+    values: dict[PodName, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """The newest ``(seconds since the epoch, value)`` by user and field."""
+
+    def add(self, pod: PodName, metric: str, newest: tuple[float, float]) -> None:
+        known = self.values.setdefault(pod, {})
+        known[metric] = max(known.get(metric, newest), newest)
+
+    def users(self) -> dict[PodName, dict[str, tuple[float, float]]]:
+        """Pods that use it now, or did a moment ago."""
+        ages = {pod: max(at for at, _ in fields.values()) for pod, fields in self.values.items()}
+        begin = max(ages.values()) - HANDOVER
+        return {pod: fields for pod, fields in self.values.items() if ages[pod] >= begin}
+
+
+def attribute(traces: Iterable[Trace], now: float) -> Mapping[PodName, PodGpu]:
+    """GPU metrics by pod. A GPU that several pods share says nothing of any of them."""
+    by_pod: dict[PodName, list[PodGpu]] = {}
+    for device in _devices(traces):
+        users = device.users()
+        for pod, fields in users.items():
+            shared = f"{device.name} is shared by {len(users)} pods" if len(users) > 1 else ""
+            gpu = _shared(shared) if shared else PodGpu(_utilization(fields, device, now), _memory(fields, device, now))
+            by_pod.setdefault(pod, []).append(gpu)
+    return {
+        pod: PodGpu(merge([gpu.utilization for gpu in gpus], mean), merge([gpu.memory for gpu in gpus], largest))
+        for pod, gpus in by_pod.items()
+    }
+
+
+def _devices(traces: Iterable[Trace]) -> Iterable[_Device]:
+    devices: dict[tuple[str, ...], _Device] = {}
+    for trace in traces:
+        labels = trace.labels
+        pod = (
+            labels.get("exported_namespace") or labels.get("namespace", ""),
+            labels.get("exported_pod") or labels.get("pod", ""),
+        )
+        key = tuple(labels.get(name, "") for name in ("Hostname", "UUID", "gpu", "GPU_I_ID"))
+        if all(pod) and any(key):
+            name = f"GPU {labels.get('gpu') or labels.get('UUID', '')} of {labels.get('Hostname', 'an unknown host')}"
+            devices.setdefault(key, _Device(name)).add(pod, trace.name, trace.newest)
+    return devices.values()
+
+
+def _shared(reason: str) -> PodGpu:
+    return PodGpu(Sample(reason=reason), Sample(reason=reason))
+
+
+def _utilization(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:
+    """Per cent; MIG instances have the engine's activity (0 to 1) only."""
+    coarse = _reading(fields.get(UTILIZATION), 100.0, device, now)
+    if coarse.ok:
+        return coarse
+    fine = _reading(fields.get(ENGINE_ACTIVE), 1.0, device, now)
+    if fine.ok:
+        return replace(fine, value=100 * fine.value)
+    return coarse if coarse.quality is not Quality.MISSING else fine
+
+
+def _memory(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:
+    used = _reading(fields.get(MEMORY_USED), BLANK, device, now)
+    free = _reading(fields.get(MEMORY_FREE), BLANK, device, now)
+    if not used.ok or not free.ok:
+        return free if used.ok else used
+    if used.value + free.value <= 0:
+        return Sample(0.0, Quality.INVALID, used.at, f"{device.name} has no memory")
+    return Sample(100 * used.value / (used.value + free.value), Quality.OK, min(used.at, free.at))
+
+
+def _reading(newest: tuple[float, float] | None, highest: float, device: _Device, now: float) -> Sample:
+    """A field's value, unless it is old, blank or outside of what can be."""
+    if newest is None:
+        return Sample(reason=f"{device.name} does not export it")
+    at, value = newest
+    if now - at > GPU_RANGE:
+        return Sample(0.0, Quality.STALE, at, f"{device.name} is silent for {round(now - at)}s")
+    if not 0 <= value <= highest or value >= BLANK:
+        return Sample(0.0, Quality.INVALID, at, f"{device.name} exports {value:g}")
+    return Sample(value, Quality.OK, at)

@@ -1,0 +1,140 @@
+"""One pod of a model server as its metrics show it."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from slipway.api.counters import Increase, increases
+from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample
+from slipway.metrics.traces import Trace, finite
+
+__all__ = ["BUCKETS", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
+
+REQUESTS = "slipway_requests_total"
+BUCKETS = "slipway_request_duration_seconds_bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class PodKey:
+    """Whose metrics they are."""
+
+    namespace: str
+    model: str
+    revision: str
+    pod: str
+
+    @classmethod
+    def of(cls, trace: Trace) -> "PodKey | None":
+        """The pod that a server's series belongs to; None where scraping adds no namespace or pod."""
+        labels = trace.labels
+        key = cls(*(labels.get(name, "") for name in ("namespace", "model", "revision", "pod")))
+        return key if all((key.namespace, key.model, key.revision, key.pod)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How time is looked at in one snapshot; seconds, and seconds since the epoch."""
+
+    now: float
+    rate_window: float
+    scrape_interval: float
+    covered: float = math.inf
+    """The oldest scrape of the model."""
+
+    @property
+    def patience(self) -> float:
+        """Age up to which a scrape is fresh."""
+        return max(20.0, 3 * self.scrape_interval)
+
+
+@dataclass(frozen=True, slots=True)
+class PodMetrics:
+    """The scrapes of one pod."""
+
+    pod: str
+    traces: tuple[Trace, ...]
+    scrapes: tuple[float, ...]
+    """When it was scraped, ascending."""
+
+    @classmethod
+    def of(cls, pod: str, traces: Iterable[Trace]) -> "PodMetrics":
+        """Collect the times of all traces."""
+        known = tuple(traces)
+        return cls(pod, known, tuple(sorted({at for trace in known for at, _ in trace.samples})))
+
+    def named(self, name: str) -> Iterator[Trace]:
+        """The traces of a metric."""
+        return (trace for trace in self.traces if trace.name == name)
+
+    def fresh(self, pace: Pace) -> bool:
+        """Whether the pod was scraped lately."""
+        return pace.now - self.scrapes[-1] <= pace.patience
+
+    def requests(self) -> Iterator[CounterSeries]:
+        """Request counters as evidence."""
+        for trace in self.named(REQUESTS):
+            samples = finite(trace.samples)
+            if samples:
+                yield CounterSeries(self.pod, trace.labels.get("code", ""), samples)
+
+    def latencies(self) -> Iterator[LatencySeries]:
+        """Histogram buckets as evidence."""
+        for trace in self.named(BUCKETS):
+            samples, bound = finite(trace.samples), bucket_bound(trace)
+            if samples and bound is not None:
+                yield LatencySeries(self.pod, bound, samples)
+
+    def gauge(self, name: str, pace: Pace) -> Sample:
+        """The newest value of a gauge, summed over its series."""
+        traces = tuple(self.named(name))
+        if not traces:
+            return Sample(reason=f"{self.pod} exports no {name}")
+        at = min(trace.newest[0] for trace in traces)
+        value = sum(trace.newest[1] for trace in traces)
+        if pace.now - at > pace.patience:
+            return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} is {round(pace.now - at)}s old")
+        if not math.isfinite(value):
+            return Sample(0.0, Quality.INVALID, at, f"{self.pod}: {name} is {value}")
+        return Sample(value, Quality.OK, at)
+
+    def gained(self, name: str, pace: Pace) -> Sample:
+        """What a counter, summed over its series, gained within the rate window.
+
+        0 where the server is alive and has never counted anything; no value before the second scrape.
+        """
+        span = self.span(pace)
+        if span is None:
+            return Sample(0.0, Quality.MISSING, self.scrapes[-1], f"{self.pod} was scraped only once so far")
+        traces = tuple(self.named(name))
+        if any(not math.isfinite(trace.newest[1]) for trace in traces):
+            return Sample(0.0, Quality.INVALID, span[1], f"{self.pod}: {name} is no number")
+        amount = sum(increase.amount for trace in traces for increase in self.within(trace, pace))
+        return Sample(amount, Quality.OK, span[1])
+
+    def rate(self, name: str, pace: Pace) -> Sample:
+        """What a counter gained per second."""
+        gained, span = self.gained(name, pace), self.span(pace)
+        if not gained.ok or span is None:
+            return gained
+        return Sample(gained.value / (span[1] - span[0]), Quality.OK, gained.at)
+
+    def within(self, trace: Trace, pace: Pace) -> Iterator[Increase]:
+        """A counter's increases within the rate window."""
+        span = self.span(pace)
+        if span is None:
+            return
+        for increase in increases(finite(trace.samples), self.scrapes, pace.covered, pace.scrape_interval):
+            if increase.at > span[0]:
+                yield increase
+
+    def span(self, pace: Pace) -> tuple[float, float] | None:
+        """The scrapes between which rates are taken; None before there are two."""
+        begin = max((at for at in self.scrapes if at <= pace.now - pace.rate_window), default=self.scrapes[0])
+        return (begin, self.scrapes[-1]) if begin < self.scrapes[-1] else None
+
+
+def _bound(trace: Trace) -> float | None:
+    try:
+        return float(trace.labels.get("le", ""))
+    except ValueError:
+        return None

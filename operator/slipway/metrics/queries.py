@@ -1,0 +1,36 @@
+"""What Prometheus is asked: raw scrapes, a fixed number of queries for all objects together.
+
+Range selectors answer with the scrapes themselves and their times. So nothing is extrapolated, and the look-back of
+instant queries cannot pass an old sample off as a present one.
+"""
+
+__all__ = ["DOWN", "GPU_RANGE", "gpu_query", "server_queries"]
+
+DOWN = 'up{pod!="",namespace!=""} == 0'
+"""Targets that are known and do not answer; a target that is gone is not among them."""
+GPU_RANGE = 120.0
+"""Seconds; GPU exporters are slow, their samples are 30 s apart or more."""
+
+_LOAD = "slipway_queue_duration_seconds_sum|slipway_queue_duration_seconds_count|slipway_queue_depth"
+_GPU = "DCGM_FI_DEV_GPU_UTIL|DCGM_FI_PROF_GR_ENGINE_ACTIVE|DCGM_FI_DEV_FB_USED|DCGM_FI_DEV_FB_FREE"
+
+
+def server_queries(evidence_range: float) -> tuple[str, ...]:
+    """The queries for model servers, which all reach ``evidence_range`` seconds back: a counter that begins later than
+    the scrapes of its pod is taken for a new one.
+
+    The gauges that tell when a pod was scraped come first, since a scrape that arrives between two queries must not
+    look like one in which a counter was missing.
+    """
+    reach = f"[{round(evidence_range)}s]"
+    return (
+        '{__name__=~"slipway_requests_in_flight|slipway_model_ready"}' + reach,
+        'slipway_requests_total{shadow!="true"}' + reach,
+        'slipway_request_duration_seconds_bucket{shadow!="true"}' + reach,
+        f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total"}}' + reach,
+    )
+
+
+def gpu_query() -> str:
+    """The query for GPUs."""
+    return f'{{__name__=~"{_GPU}"}}[{round(GPU_RANGE)}s]'

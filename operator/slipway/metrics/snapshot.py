@@ -1,0 +1,97 @@
+"""One reading of Prometheus for all ModelDeployments."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from slipway.api.samples import MetricsView, RevisionMetrics
+from slipway.metrics.gpu import PodGpu, attribute
+from slipway.metrics.pods import Pace, PodKey, PodMetrics
+from slipway.metrics.revision import revision_metrics
+from slipway.metrics.traces import Trace, parse, stitch
+
+__all__ = ["Answers", "Snapshot", "read_answers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What Prometheus knew at a moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    available: bool
+    error: str = ""
+    scrape_interval: float = 15.0
+    """Seconds between scrapes that are assumed where none have been seen."""
+    views: Mapping[tuple[str, str], MetricsView] = field(default_factory=dict)
+    """By namespace and model."""
+
+    def view(self, namespace: str, model: str) -> MetricsView:
+        """The metrics of a ModelDeployment; without revisions where Prometheus knows none of its pods."""
+        known = self.views.get((namespace, model))
+        return known or MetricsView(self.at, self.available, self.error, self.scrape_interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The results of the queries, as JSON."""
+
+    servers: tuple[Any, ...]
+    gpus: Any
+    down: Any
+
+
+def read_answers(answers: Answers, now: float, rate_window: float, scrape_interval: float) -> Snapshot:
+    """Build the snapshot; times in seconds. Raises :class:`slipway.metrics.traces.AnswerError` for unexpected JSON."""
+    pods = _pods(trace for result in answers.servers for trace in parse(result))
+    gpus = attribute(parse(answers.gpus), now)
+    down = {(trace.labels.get("namespace", ""), trace.labels.get("pod", "")) for trace in parse(answers.down)}
+    models: dict[tuple[str, str], dict[PodKey, PodMetrics]] = {}
+    for key, pod in pods.items():
+        models.setdefault((key.namespace, key.model), {})[key] = pod
+    views = {}
+    for (namespace, model), members in models.items():
+        interval = _scrape_interval(members.values(), scrape_interval)
+        pace = Pace(now, rate_window, interval, min(pod.scrapes[0] for pod in members.values()))
+        revisions = {
+            revision: _revision(revision, members, gpus, down, pace)
+            for revision in sorted({key.revision for key in members})
+        }
+        views[namespace, model] = MetricsView(now, True, "", interval, revisions)
+    return Snapshot(now, True, "", scrape_interval, views)
+
+
+def _revision(
+    revision: str,
+    members: Mapping[PodKey, PodMetrics],
+    gpus: Mapping[tuple[str, str], PodGpu],
+    down: set[tuple[str, str]],
+    pace: Pace,
+) -> RevisionMetrics:
+    own = {key: pod for key, pod in members.items() if key.revision == revision}
+    known = {key.pod: gpus[key.namespace, key.pod] for key in own if (key.namespace, key.pod) in gpus}
+    silent = frozenset(key.pod for key in own if (key.namespace, key.pod) in down)
+    return revision_metrics(revision, tuple(own.values()), known, silent, pace)
+
+
+def _pods(traces: Iterable[Trace]) -> dict[PodKey, PodMetrics]:
+    by_pod: dict[PodKey, list[Trace]] = {}
+    for trace in traces:
+        key = PodKey.of(trace)
+        if key is not None:
+            by_pod.setdefault(key, []).append(trace)
+    return {key: PodMetrics.of(key.pod, stitch(known)) for key, known in sorted(by_pod.items(), key=_by_name)}
+
+
+def _by_name(entry: tuple[PodKey, list[Trace]]) -> tuple[str, str]:
+    return entry[0].namespace, entry[0].pod
+
+
+def _scrape_interval(pods: Iterable[PodMetrics], configured: float) -> float:
+    """The usual distance of scrapes in seconds, rounded so that jitter does not move it."""
+    distances = [later - earlier for pod in pods for earlier, later in zip(pod.scrapes, pod.scrapes[1:], strict=False)]
+    if not distances:
+        return configured
+    usual = median(distances)
+    return float(round(usual)) if usual >= 1 else max(round(usual, 1), 0.1)

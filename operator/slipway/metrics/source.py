@@ -1,0 +1,75 @@
+"""The connection to Prometheus."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+
+from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from requests import RequestException
+from urllib3.util.retry import Retry
+
+from slipway.metrics.queries import DOWN, gpu_query, server_queries
+from slipway.metrics.snapshot import Answers, Snapshot, read_answers
+from slipway.metrics.traces import AnswerError
+
+__all__ = ["PrometheusSource"]
+
+LONGEST_ERROR = 300
+
+
+class PrometheusSource:
+    """Reads Prometheus: six queries per snapshot, however many ModelDeployments there are.
+
+    Times are in seconds. ``rate_window`` is what rates are taken over, ``evidence_range`` how far raw scrapes reach
+    back, ``timeout`` the longest a snapshot may take; ``scrape_interval`` is assumed where no scrapes have been seen.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        rate_window: float = 60.0,
+        evidence_range: float = 300.0,
+        timeout: float = 10.0,
+        headers: Mapping[str, str] | None = None,
+        scrape_interval: float = 15.0,
+    ) -> None:
+        self._connection = PrometheusConnect(
+            url=url.rstrip("/"), headers=dict(headers or {}), retry=Retry(total=0), timeout=timeout
+        )
+        self._queries = server_queries(evidence_range)
+        self._rate_window = rate_window
+        self._scrape_interval = scrape_interval
+        self._timeout = timeout
+        self._reading = threading.Lock()
+
+    async def snapshot(self, now: float) -> Snapshot:
+        """What Prometheus knows at ``now`` (seconds since the epoch); unavailable, with the cause, where it fails."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await asyncio.to_thread(self._read, now)
+        except TimeoutError:
+            return self._unavailable(now, f"no answer within {self._timeout:g}s")
+        except (RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError) as error:
+            return self._unavailable(now, str(error) or type(error).__name__)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def _read(self, now: float) -> Snapshot:
+        if not self._reading.acquire(blocking=False):
+            raise AnswerError("the previous snapshot is still being read")
+        try:
+            servers = tuple(self._ask(query, now) for query in self._queries)
+            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now))
+            return read_answers(answers, now, self._rate_window, self._scrape_interval)
+        finally:
+            self._reading.release()
+
+    def _ask(self, query: str, now: float) -> object:
+        answer: object = self._connection.custom_query(query, params={"time": f"{now:.3f}"})
+        return answer
+
+    def _unavailable(self, now: float, cause: str) -> Snapshot:
+        return Snapshot(now, False, cause[:LONGEST_ERROR], self._scrape_interval)

@@ -1,0 +1,96 @@
+"""Prometheus' answers as traces: one series with its raw scrapes."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["AnswerError", "Trace", "finite", "parse", "stitch"]
+
+_METRIC_LABELS = frozenset({"__name__", "model", "version", "revision", "code", "shadow", "le"})
+"""Labels that the server itself gives; the others say who scraped it, and from where."""
+
+
+class AnswerError(Exception):
+    """Prometheus answered something that is no list of series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One series: its labels and its scrapes as ``(seconds since the epoch, value)``, ascending."""
+
+    labels: Mapping[str, str]
+    samples: tuple[tuple[float, float], ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the metric."""
+        return self.labels.get("__name__", "")
+
+    @property
+    def newest(self) -> tuple[float, float]:
+        """The newest scrape."""
+        return self.samples[-1]
+
+    @property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """The labels that the server gave."""
+        return tuple(sorted((name, value) for name, value in self.labels.items() if name in _METRIC_LABELS))
+
+    @property
+    def target(self) -> tuple[tuple[str, str], ...]:
+        """The labels that scraping added."""
+        return tuple(sorted((name, value) for name, value in self.labels.items() if name not in _METRIC_LABELS))
+
+
+def parse(result: Any) -> list[Trace]:
+    """The traces of a range or instant query's result, without empty ones. Raises AnswerError for anything else."""
+    try:
+        traces = [_trace(item) for item in result]
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise AnswerError(f"Prometheus answered something that is no list of series: {error!r}") from error
+    return [trace for trace in traces if trace.samples]
+
+
+def _trace(item: Mapping[str, Any]) -> Trace:
+    values = item["values"] if "values" in item else [item["value"]]
+    labels = {str(name): str(value) for name, value in item["metric"].items()}
+    return Trace(labels, tuple(sorted((float(at), float(value)) for at, value in values)))
+
+
+def stitch(traces: Iterable[Trace]) -> list[Trace]:
+    """The traces of one pod as if one scraper had made them.
+
+    Two scrape jobs, or two replicas of Prometheus behind one query front, give every series twice, and adding them
+    would count every request twice. The target that was scraped last is taken; what others saw before it began is put
+    in front, so that a renamed job does not look like new pods.
+    """
+    by_target: dict[tuple[tuple[str, str], ...], list[Trace]] = {}
+    for trace in traces:
+        by_target.setdefault(trace.target, []).append(trace)
+    if len(by_target) <= 1:
+        return [trace for group in by_target.values() for trace in group]
+    chosen = max(sorted(by_target), key=lambda target: max(trace.newest[0] for trace in by_target[target]))
+    begin = min(trace.samples[0][0] for trace in by_target[chosen])
+    earlier = stitch(
+        Trace(trace.labels, before)
+        for target, group in by_target.items()
+        if target != chosen
+        for trace in group
+        if (before := tuple(sample for sample in trace.samples if sample[0] < begin))
+    )
+    return _joined(earlier, by_target[chosen])
+
+
+def _joined(earlier: list[Trace], later: list[Trace]) -> list[Trace]:
+    by_identity = {trace.identity: trace for trace in earlier}
+    for trace in later:
+        before = by_identity.get(trace.identity)
+        samples = (*before.samples, *trace.samples) if before is not None else trace.samples
+        by_identity[trace.identity] = Trace(trace.labels, samples)
+    return list(by_identity.values())
+
+
+def finite(samples: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """The scrapes whose value can be a counter's."""
+    return tuple((at, value) for at, value in samples if math.isfinite(value) and value >= 0)
