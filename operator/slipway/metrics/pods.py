@@ -133,7 +133,8 @@ class PodMetrics:
         return (begin, self.scrapes[-1]) if begin < self.scrapes[-1] else None
 
 
-def _bound(trace: Trace) -> float | None:
+def bucket_bound(trace: Trace) -> float | None:
+    """The upper bound of a histogram bucket in seconds; None where the label is no number."""
     try:
         return float(trace.labels.get("le", ""))
     except ValueError:
