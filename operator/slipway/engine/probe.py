@@ -3,36 +3,35 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision
+from slipway.engine.goldens import digest_of
 from slipway.engine.prober import PodIdentity, Prober, identities_of
-from slipway.kube.failures import ApiError
 
 __all__ = ["ChecksPods", "ProbeService", "Prober"]
 
 logger = logging.getLogger(__name__)
 
+Goldens = Mapping[str, str] | None
+"""Data of the ConfigMap with the goldens; None where the version names none, or it does not exist."""
+
 
 class ChecksPods(Protocol):
     """What :class:`ProbeService` needs of a prober."""
 
-    async def probe(
-        self, revision: Revision, pods: Sequence[PodView], goldens: Mapping[str, str] | None, model_name: str
-    ) -> ProbeView:
+    async def probe(self, revision: Revision, pods: Sequence[PodView], goldens: Goldens, model_name: str) -> ProbeView:
         """See :meth:`slipway.engine.prober.Prober.probe`."""
 
     def forget_failures(self) -> None:
         """See :meth:`slipway.engine.prober.Prober.forget_failures`."""
 
 
-LoadConfigMap = Callable[[str, str], Awaitable[Mapping[str, str] | None]]
-"""Namespace and name of a ConfigMap to its data; None where it does not exist."""
-
 NO_POD = ProbeView(message="no pod is ready yet")
+CHECKING = ProbeView(message="signature and goldens are being checked")
 
 
 @dataclass(slots=True)
@@ -40,18 +39,29 @@ class _State:
     """What is known of one revision."""
 
     prober: ChecksPods
-    view: ProbeView = field(default_factory=ProbeView)
+    view: ProbeView = CHECKING
     checked: frozenset[PodIdentity] = frozenset()
+    goldens: Goldens = None
+    digest: str = ""
     finished_at: float = float("-inf")
     seen_at: float = 0.0
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def has_new(self, goldens: Goldens) -> bool:
+        """Whether the goldens are others than those last looked at."""
+        if goldens is self.goldens:
+            return False
+        if digest_of(goldens) != self.digest:
+            return True
+        self.goldens = goldens
+        return False
 
 
 class ProbeService:
     """Gives what is known without waiting, and starts the checks that are missing.
 
-    A failed or pending result is looked at again after a while, since goldens may have been corrected. Revisions are
-    told apart by namespace and name.
+    A result stands for the pods it was found on. One that is not passed is looked at again after a while, since a
+    server may recover.
     """
 
     IDLE = 3600.0
@@ -60,7 +70,6 @@ class ProbeService:
     def __init__(
         self,
         queue_key: Callable[[Hashable], None],
-        load_config_map: LoadConfigMap,
         new_prober: Callable[[], ChecksPods] = Prober,
         *,
         retry: float = 15.0,
@@ -69,29 +78,34 @@ class ProbeService:
     ) -> None:
         """``retry``: seconds until what has not passed is looked at again; ``at_once``: revisions in parallel."""
         self._queue_key = queue_key
-        self._load_config_map = load_config_map
         self._new_prober = new_prober
         self._retry = retry
         self._slots = asyncio.Semaphore(at_once)
         self._clock = clock
-        self._states: dict[tuple[str, str], _State] = {}
+        self._states: dict[tuple[Hashable, str], _State] = {}
 
     def view(
-        self, key: Hashable, namespace: str, model_name: str, revision: Revision, pods: Sequence[PodView]
+        self,
+        revision: Revision,
+        pods: Sequence[PodView],
+        goldens: Goldens,
+        model_name: str,
+        *,
+        key: Hashable = None,
     ) -> ProbeView:
         """What is known by now of a revision's ready pods; ``key`` is queued once more is known."""
         ready = identities_of(pods)
         if not ready:
             return NO_POD
-        state = self._states.get((namespace, revision.name))
+        state = self._states.get((key, revision.name))
         if state is None:
-            state = self._states[namespace, revision.name] = _State(self._new_prober())
+            state = self._states[key, revision.name] = _State(self._new_prober())
         now = state.seen_at = self._clock()
         again = state.view.passed is not True and now - state.finished_at >= self._retry
-        if state.task is None and (again or ready - state.checked):
-            run = self._run(state, key, namespace, model_name, revision, tuple(pods))
-            state.task = asyncio.get_running_loop().create_task(run, name=f"probe {namespace}/{revision.name}")
-        return state.view
+        if state.task is None and (again or ready - state.checked or state.has_new(goldens)):
+            run = self._run(state, key, revision, tuple(pods), goldens, model_name)
+            state.task = asyncio.get_running_loop().create_task(run, name=f"probe of {revision.name}")
+        return state.view if ready & state.checked else CHECKING
 
     async def close(self) -> None:
         """End the probes under way."""
@@ -105,40 +119,30 @@ class ProbeService:
         self,
         state: _State,
         key: Hashable,
-        namespace: str,
-        model_name: str,
         revision: Revision,
         pods: tuple[PodView, ...],
+        goldens: Goldens,
+        model_name: str,
     ) -> None:
+        if state.view.passed is False:
+            state.prober.forget_failures()
         try:
             async with self._slots:
-                state.view = await self._probe(state, namespace, model_name, revision, pods)
+                state.view = await state.prober.probe(revision, pods, goldens, model_name)
         except Exception:
             # The boundary of a background task: a defect must not leave the revision unprobed for ever.
-            logger.exception("probe of %s/%s failed unexpectedly", namespace, revision.name)
+            logger.exception("probe of %s failed unexpectedly", revision.name)
             state.view = ProbeView(
                 reason="ProbeFailed", message="the probe failed unexpectedly; see the operator's log"
             )
         finally:
             state.task = None
         state.checked = identities_of(pods)
+        state.goldens, state.digest = goldens, digest_of(goldens)
         state.finished_at = self._clock()
         self._forget_idle()
-        self._queue_key(key)
-
-    async def _probe(
-        self, state: _State, namespace: str, model_name: str, revision: Revision, pods: tuple[PodView, ...]
-    ) -> ProbeView:
-        if state.view.passed is False:
-            state.prober.forget_failures()
-        declared = revision.version.goldens
-        texts = None
-        if declared is not None:
-            try:
-                texts = await self._load_config_map(namespace, declared.config_map)
-            except ApiError as error:
-                return ProbeView(reason="GoldensMissing", message=f"ConfigMap {declared.config_map}: {error}")
-        return await state.prober.probe(revision, pods, texts, model_name)
+        if key is not None:
+            self._queue_key(key)
 
     def _forget_idle(self) -> None:
         now = self._clock()

@@ -11,22 +11,26 @@ from aiohttp import (
 )
 from tritonclient.http.aio import InferenceServerClient, InferenceServerClientBase
 
-__all__ = ["MAX_ANSWER_BYTES", "BoundedClient"]
+__all__ = ["MAX_ANSWER_BYTES", "BoundedClient", "RefusedAnswerError"]
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _CHUNK = 65536
 _CONNECTIONS = 2
 
 
+class RefusedAnswerError(ClientPayloadError):
+    """The server answers in a way that no sane server does."""
+
+
 class _BoundedResponse(ClientResponse):
     """An answer that is read up to a limit, and never decompressed."""
 
     async def read(self) -> bytes:
-        """The body; raises ClientPayloadError where it is too large or compressed, which nobody asked for."""
+        """The body; raises RefusedAnswerError where it is too large or compressed, which nobody asked for."""
         if self._body is None:
             if self.headers.get("Content-Encoding", "identity") != "identity":
                 self.close()
-                raise ClientPayloadError("the answer is compressed although that was not asked for")
+                raise RefusedAnswerError("the answer is compressed although that was not asked for")
             self._body = await self._bounded()
         return self._body
 
@@ -36,18 +40,9 @@ class _BoundedResponse(ClientResponse):
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 self.close()
-                raise ClientPayloadError(f"the answer exceeds {MAX_ANSWER_BYTES} bytes")
+                raise RefusedAnswerError(f"the answer exceeds {MAX_ANSWER_BYTES} bytes")
         self.release()
         return bytes(body)
-
-
-async def _stay(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Refuse redirects: a pod must not lead the operator to other addresses."""
-    response = await handler(request)
-    if 300 <= response.status < 400:
-        response.close()
-        raise ClientPayloadError("the server redirects")
-    return response
 
 
 class BoundedClient(InferenceServerClient):  # type: ignore[misc]
@@ -68,5 +63,20 @@ class BoundedClient(InferenceServerClient):  # type: ignore[misc]
             timeout=ClientTimeout(total=timeout),
             auto_decompress=False,
             response_class=_BoundedResponse,
-            middlewares=(_stay,),
+            middlewares=(self._keep_hold,),
         )
+        self._answers: list[ClientResponse] = []
+
+    async def close(self) -> None:
+        """End every exchange, those too whose answer was not read to its end."""
+        for answer in self._answers:
+            answer.close()
+        await super().close()
+
+    async def _keep_hold(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+        """Remember the answer; refuse redirects: a pod must not lead the operator to other addresses."""
+        answer = await handler(request)
+        self._answers = [*(earlier for earlier in self._answers if not earlier.closed), answer]
+        if 300 <= answer.status < 400:
+            raise RefusedAnswerError("the server redirects")
+        return answer

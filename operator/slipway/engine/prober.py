@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision
 from slipway.engine.goldens import Golden, GoldensError, difference, digest_of, parse_goldens, request_inputs
-from slipway.engine.probe_client import BoundedClient
+from slipway.engine.probe_client import BoundedClient, RefusedAnswerError
 from slipway.engine.signature import signature_mismatch
 
 __all__ = ["PodIdentity", "Prober", "identities_of"]
@@ -121,7 +121,7 @@ class Prober:
             return _pending(
                 pod, f"no answer in time ({self._request_timeout:g} s a request, {self._timeout:g} s in all)"
             )
-        except aiohttp.ClientPayloadError as error:
+        except RefusedAnswerError as error:
             return _failed("ProbeFailed", f"{pod.name}: {error}")
         except (aiohttp.ClientError, OSError) as error:
             return _pending(pod, str(error) or type(error).__name__)
