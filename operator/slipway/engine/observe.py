@@ -1,62 +1,41 @@
 """The snapshot of the cluster that one reconcile decides on, built from the cache."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from slipway.api.observed import Definition, Observed, PodView, ProbeView, RevisionView
 from slipway.api.revisions import Revision, revision_from_definition
+from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.pods import pod_view, replica_failure
 from slipway.engine.routes import claimed_by_others, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
-from slipway.kube.client import Client
 from slipway.kube.drift import Place
-from slipway.kube.failures import ApiError, NotFoundError
-from slipway.kube.kinds import CONFIG_MAP, CONTROLLER_REVISION, DEPLOYMENT, MESH, POD, VIRTUAL_SERVICE
+from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, MESH, POD, VIRTUAL_SERVICE
 from slipway.kube.metadata import Key, controller, is_ours, is_predecessors, key_of, label, uid_of
+from slipway.resources.identity import REVISION_LABEL, VERSION_LABEL
 
-__all__ = ["Goldens", "Observer", "Prober", "Remarks"]
-
-REVISION_LABEL = "slipway.dev/revision"
-VERSION_LABEL = "slipway.dev/version"
+__all__ = ["Observer", "Prober", "Remarks"]
 
 
 class Prober(Protocol):
-    """Checks a revision's servers in the background."""
+    """Checks a revision's servers in the background; see :class:`slipway.engine.probe.ProbeService`."""
 
     def view(
-        self, revision: Revision, pods: Sequence[PodView], goldens: Mapping[str, str] | None, model_name: str
+        self,
+        revision: Revision,
+        pods: Sequence[PodView],
+        goldens: Mapping[str, str] | None,
+        model_name: str,
+        *,
+        key: Hashable = None,
     ) -> ProbeView:
-        """What is known by now; starts a check where one is due. Never blocks."""
+        """What is known by now; starts a check where one is due and queues ``key`` at its end. Never blocks."""
         ...
 
-
-class Goldens:
-    """Reads ConfigMaps with golden requests, each at most once in a while."""
-
-    def __init__(self, client: Client, clock: Callable[[], float], lifetime: float = 60.0) -> None:
-        """Keep what was read for ``lifetime`` seconds of the monotonic ``clock``."""
-        self._client = client
-        self._clock = clock
-        self._lifetime = lifetime
-        self._known: dict[Key, tuple[float, Mapping[str, str] | str]] = {}
-
-    async def read(self, key: Key) -> Mapping[str, str] | str:
-        """The data of a ConfigMap, or in words why there is none."""
-        now = self._clock()
-        known = self._known.get(key)
-        if known is not None and now - known[0] < self._lifetime:
-            return known[1]
-        for old in [old for old, (at, _) in self._known.items() if now - at >= self._lifetime]:
-            del self._known[old]
-        try:
-            data: Mapping[str, str] | str = (await self._client.get(CONFIG_MAP, *key)).get("data") or {}
-        except NotFoundError:
-            return f"ConfigMap {key.name} with the goldens does not exist"
-        except ApiError as error:
-            return f"ConfigMap {key.name} with the goldens cannot be read: {error}"
-        self._known[key] = (now, data)
-        return data
+    async def close(self) -> None:
+        """End the checks under way."""
+        ...
 
 
 class Remarks:
@@ -82,7 +61,7 @@ class Observer:
         cache: Cache,
         applier: Applier,
         remarks: Remarks,
-        goldens: Goldens,
+        goldens: GoldensReader,
         *,
         cluster_domain: str = "cluster.local",
         prober: Prober | None = None,
@@ -150,11 +129,11 @@ class Observer:
         rebuilt = revision_from_definition(key.name, definition.data)
         revision = Revision(definition.revision, rebuilt.version, rebuilt.runtime, definition.data)
         if revision.version.goldens is None:
-            return self._prober.view(revision, pods, None, key.name)
+            return self._prober.view(revision, pods, None, key.name, key=key)
         goldens = await self._goldens.read(Key(key.namespace, revision.version.goldens.config_map))
         if isinstance(goldens, str):
             return ProbeView(None, "GoldensMissing", goldens)
-        return self._prober.view(revision, pods, goldens, key.name)
+        return self._prober.view(revision, pods, goldens, key.name, key=key)
 
     async def _conflict(self, raw: Mapping[str, Any]) -> str:
         key, uid = key_of(raw), uid_of(raw)

@@ -78,8 +78,8 @@ class Applied:
     """Effective changes, in their order."""
     drifts: list[Drift] = field(default_factory=list)
     refused: dict[Place, ApiError] = field(default_factory=dict)
-    """Objects that the API server would not take."""
-    conflict: str = ""
+    """Objects that the API server would not take: invalid, forbidden, or of a kind that it does not know."""
+    conflict: Step | None = None
     """An object of our name that is not ours; then nothing was done."""
     waiting: bool = False
     """Whether an object has to disappear first."""
@@ -154,7 +154,7 @@ class Applier:
         applied = Applied()
         for step in steps:
             if step.operation is Operation.CONFLICT:
-                applied.conflict = f"{step.kind.name} {step.key.name} exists and {step.field}"
+                applied.conflict = step
                 return applied
         for step in steps:
             if not await self._carry_out(step, applied, now):
@@ -197,7 +197,7 @@ class Applier:
         try:
             assert step.wanted is not None
             self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
-        except (InvalidError, ForbiddenError) as error:
+        except (InvalidError, ForbiddenError, NotFoundError) as error:
             applied.refused[step.kind, step.key] = error
             return step.kind in _INDEPENDENT
         applied.done.append(step)

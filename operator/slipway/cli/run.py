@@ -1,0 +1,102 @@
+"""``slipway run``: the operator itself."""
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubernetes.aio.config import ConfigException
+from slipway.app import operate
+from slipway.engine.engine import Settings
+from slipway.engine.logs import set_up
+from slipway.kube.lease import LeaseLostError
+from slipway.kube.metadata import Key
+
+__all__ = ["add_arguments", "run", "settings_of"]
+
+log = logging.getLogger(__name__)
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str] | None = None) -> None:
+    """Declare the flags; the default of ``--http-port`` is ``SLIPWAY_HTTP_PORT`` where that is set, and so on."""
+    environment = os.environ if environment is None else environment
+    defaults = Settings()
+
+    def flag(name: str, default: str | float, text: str, **options: object) -> None:
+        variable = f"SLIPWAY_{name.upper().replace('-', '_')}"
+        parser.add_argument(
+            f"--{name}",
+            default=environment.get(variable, default),
+            help=f"{text} (${variable}, default: {default or 'none'})",
+            **options,  # type: ignore[arg-type]
+        )
+
+    flag("prometheus-url", defaults.prometheus_url, "where Prometheus answers queries")
+    flag("namespaces", "", "namespaces to work in, separated by commas; none means all")
+    flag("lease-namespace", _own_namespace(), "namespace of the leader's Lease")
+    flag("lease-name", "slipway-operator", "name of the leader's Lease")
+    parser.add_argument(
+        "--no-lease", action="store_true", help="do not elect a leader: for an operator that is surely alone"
+    )
+    flag("identity", socket.gethostname(), "name of this process as a leader")
+    flag("http-port", defaults.http_port, "port of /healthz, /readyz and /metrics", type=int)
+    flag("http-host", defaults.http_host, "address of these")
+    flag("workers", defaults.workers, "reconciles at once", type=int)
+    flag("resync", defaults.resync, "seconds between two complete lists", type=float)
+    flag("tick", defaults.tick, "seconds between two metrics snapshots", type=float)
+    flag("runtime-image", defaults.runtime_image, "image of model servers that name none")
+    flag("cluster-domain", defaults.cluster_domain, "DNS domain of the cluster")
+    flag("log-format", "auto", "auto, json or text", choices=("auto", "json", "text"))
+    flag("log-level", "info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The settings that the flags ask for."""
+    lease = None if arguments.no_lease else Key(arguments.lease_namespace, arguments.lease_name)
+    return Settings(
+        namespaces=tuple(name.strip() for name in arguments.namespaces.split(",") if name.strip()),
+        prometheus_url=arguments.prometheus_url,
+        runtime_image=arguments.runtime_image,
+        cluster_domain=arguments.cluster_domain,
+        lease=lease,
+        identity=arguments.identity,
+        http_host=arguments.http_host,
+        http_port=arguments.http_port,
+        workers=arguments.workers,
+        resync=arguments.resync,
+        tick=arguments.tick,
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the operator until it is told to end; returns the exit status."""
+    set_up(arguments.log_format, logging.getLevelNamesMapping()[arguments.log_level.upper()])
+    try:
+        asyncio.run(operate(settings_of(arguments)))
+    except* LeaseLostError as lost:
+        log.error("%s", lost.exceptions[0])
+        return_code = 1
+    except* ConfigException as error:
+        log.error("%s", error.exceptions[0])
+        return_code = 1
+    except* Exception:
+        log.exception("the operator failed")
+        return_code = 1
+    else:
+        return_code = 0
+    sys.stderr.flush()
+    return return_code
+
+
+def _own_namespace() -> str:
+    """The namespace this process runs in, where it runs in a pod."""
+    try:
+        return OWN_NAMESPACE.read_text().strip()
+    except OSError:
+        return "slipway-system"

@@ -1,0 +1,244 @@
+"""One reconcile: observe, decide, persist, apply, emit.
+
+Status is written before any effect and effects are idempotent, so the process may die after any single write and the
+next run ends in the same place. A status write that meets a newer object means: start again.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slipway.api.events import EventRecord
+from slipway.api.observed import Observed
+from slipway.api.revisions import Revision
+from slipway.api.samples import MetricsView
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.status import ModelDeploymentStatus
+from slipway.engine.logs import context
+from slipway.engine.observe import Observer, Remarks
+from slipway.engine.persistence import persist
+from slipway.engine.telemetry import Telemetry
+from slipway.kube.apply import Applied, Applier, Owner
+from slipway.kube.cache import Cache
+from slipway.kube.client import Client
+from slipway.kube.failures import ConflictError, NotFoundError
+from slipway.kube.kinds import MODEL_DEPLOYMENT
+from slipway.kube.metadata import Key, key_of, uid_of
+from slipway.resources import Identity, RenderOptions, desired
+
+__all__ = ["Decide", "DecisionView", "Outcome", "Reconciler", "Recorder"]
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 0.2
+"""Seconds until what was just written is looked at: our own writes come back as no event."""
+WAIT_FOR_DELETION = 2.0
+"""Seconds until the next look while an object of our name has to disappear."""
+BLOCKED_LOOK = 30.0
+"""Seconds until the next look at a conflict or a refused object, whose end may send us no event."""
+
+
+class DecisionView(Protocol):
+    """What a decision says; see :class:`slipway.engine.decide.Decision`."""
+
+    @property
+    def status(self) -> ModelDeploymentStatus:
+        """Status to write."""
+        ...
+
+    @property
+    def spec(self) -> ModelDeploymentSpec | None:
+        """The spec where it is valid."""
+        ...
+
+    @property
+    def revisions(self) -> Mapping[str, Revision]:
+        """Revisions to keep, by name."""
+        ...
+
+    @property
+    def requeue_after(self) -> float | None:
+        """Seconds until the next look."""
+        ...
+
+    @property
+    def events(self) -> tuple[EventRecord, ...]:
+        """Events to post."""
+        ...
+
+    @property
+    def apply(self) -> bool:
+        """Whether children may be touched."""
+        ...
+
+
+Decide = Callable[[Mapping[str, Any], Observed, MetricsView, float], DecisionView]
+"""``(object, observed, metrics, now) -> decision``, pure."""
+
+
+class Recorder(Protocol):
+    """Takes Kubernetes Events."""
+
+    def record(self, involved: Mapping[str, Any], record: EventRecord) -> None:
+        """Take one event on an object."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a reconcile ended."""
+
+    result: str
+    """``ok``, ``conflict`` (start again at once) or ``gone``."""
+    requeue_after: float | None = None
+    """Seconds until the next look."""
+
+
+class Reconciler:
+    """Runs reconciles; safe for several keys at once, never for one key twice at once."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        cache: Cache,
+        observer: Observer,
+        applier: Applier,
+        remarks: Remarks,
+        decide: Decide,
+        metrics: Callable[[str, str], MetricsView],
+        render: RenderOptions,
+        recorder: Recorder,
+        telemetry: Telemetry,
+        wall: Callable[[], float],
+    ) -> None:
+        """``metrics`` gives the newest view by namespace and name; ``wall`` gives seconds since the epoch."""
+        self._client = client
+        self._cache = cache
+        self._observer = observer
+        self._applier = applier
+        self._remarks = remarks
+        self._decide = decide
+        self._metrics = metrics
+        self._render = render
+        self._recorder = recorder
+        self._telemetry = telemetry
+        self._wall = wall
+        self._serial = itertools.count(1)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Reconcile one ModelDeployment once.
+
+        Raises :class:`~slipway.kube.failures.ApiError` when the API server fails in a way that a later run may not
+        see; what was written until then is consistent.
+        """
+        try:
+            raw = await self._client.get(MODEL_DEPLOYMENT, *key)
+        except NotFoundError:
+            self._remarks.forget(key)
+            return Outcome("gone")
+        if raw["metadata"].get("deletionTimestamp"):
+            # Everything we made has an owner reference and is collected with it.
+            return Outcome("gone")
+        fields = {
+            "key": str(key),
+            "uid": uid_of(raw),
+            "generation": raw["metadata"].get("generation", 0),
+            "reconcile": next(self._serial),
+        }
+        token = context.set(fields)
+        try:
+            return await self._reconcile(key, raw)
+        finally:
+            context.reset(token)
+
+    async def _reconcile(self, key: Key, raw: dict[str, Any]) -> Outcome:
+        observed = await self._observer.observe(raw)
+        now = self._wall()
+        decision = self._decide(raw, observed, self._metrics(*key), now)
+        try:
+            written = await persist(self._client, raw, decision.status)
+        except ConflictError:
+            return Outcome("conflict")
+        if written is not None:
+            self._cache.put(MODEL_DEPLOYMENT, written)
+        applied = Applied()
+        if decision.apply and decision.spec is not None:
+            applied = await self._applier.apply(Owner(key, uid_of(raw)), self._wanted(raw, decision, observed), now)
+            self._remember(key, applied)
+        self._emit(raw, written, decision, applied, now)
+        return Outcome("ok", _next_look(decision, observed, applied))
+
+    def _wanted(
+        self, raw: Mapping[str, Any], decision: DecisionView, observed: Observed
+    ) -> Sequence[Mapping[str, Any]]:
+        assert decision.spec is not None
+        key = key_of(raw)
+        identity = Identity(name=key.name, namespace=key.namespace, uid=uid_of(raw))
+        numbers = {name: definition.number for name, definition in observed.definitions.items()}
+        return desired(identity, decision.spec, decision.status, decision.revisions, self._render, numbers)
+
+    def _remember(self, key: Key, applied: Applied) -> None:
+        """Keep what only another look at the cluster can dispel."""
+        if applied.conflict is not None:
+            self._remarks.conflicts[key] = applied.conflict.kind, applied.conflict.key
+        if applied.refused:
+            self._remarks.refused[key] = {
+                place: f"the API server refuses {place[0].name} {place[1].name}: {error}"
+                for place, error in applied.refused.items()
+            }
+        else:
+            self._remarks.refused.pop(key, None)
+
+    def _emit(
+        self,
+        raw: Mapping[str, Any],
+        written: Mapping[str, Any] | None,
+        decision: DecisionView,
+        applied: Applied,
+        now: float,
+    ) -> None:
+        """Events, metrics and log lines: only now that everything is written."""
+        if written is not None:
+            self._telemetry.changed(raw.get("status"), decision.status, now)
+            _log_course(raw.get("status") or {}, decision.status)
+        for event in decision.events:
+            self._recorder.record(raw, event)
+        for step in applied.done:
+            self._telemetry.changes.labels(step.operation.value, step.kind.name).inc()
+            log.info("%s", step)
+        for drift in applied.drifts:
+            self._telemetry.drifts.labels(drift.kind.name, "given_up" if drift.given_up else "repaired").inc()
+            self._recorder.record(
+                raw, EventRecord("DriftFight" if drift.given_up else "DriftRepaired", str(drift), "Warning")
+            )
+            log.warning("%s", drift)
+        for place, error in applied.refused.items():
+            text = f"the API server refuses {place[0].name} {place[1].name}: {error}"
+            self._recorder.record(raw, EventRecord("ApplyRefused", text, "Warning"))
+            log.error("%s", text)
+
+
+def _next_look(decision: DecisionView, observed: Observed, applied: Applied) -> float | None:
+    """Seconds until the next reconcile: what the decision asks for, sooner when something stands in the way."""
+    looks = [decision.requeue_after] if decision.requeue_after is not None else []
+    if applied.done:
+        looks.append(LOOK_AGAIN)
+    if applied.waiting:
+        looks.append(WAIT_FOR_DELETION)
+    if applied.conflict is not None:
+        looks.append(0.0)
+    if observed.conflict or applied.refused or any(drift.given_up for drift in applied.drifts):
+        looks.append(BLOCKED_LOOK)
+    return min(looks, default=None)
+
+
+def _log_course(before: Mapping[str, Any], after: ModelDeploymentStatus) -> None:
+    """One line when the phase, the versions in charge or the weight have changed."""
+    old = (before.get("phase", ""), before.get("stable", ""), before.get("candidate", ""), before.get("weight", 0))
+    new = (after.phase.value, after.stable, after.candidate, after.weight)
+    if old != new:
+        reason = after.rollout.reason if after.rollout else ""
+        log.info("%s: stable %s, candidate %s at %d %%, %s", *new[:2], new[2] or "none", new[3], reason or "steady")

@@ -1,0 +1,109 @@
+"""Lists of everything, at the start and every few minutes: watches can lose deletions, lists cannot."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from slipway.engine.telemetry import Telemetry
+from slipway.kube.cache import Cache
+from slipway.kube.client import Client
+from slipway.kube.failures import ApiError, ForbiddenError, NotFoundError
+from slipway.kube.kinds import MESH, MODEL_DEPLOYMENT, WATCHED, Kind
+from slipway.kube.metadata import OWN_SELECTOR, Key
+
+__all__ = ["Resync"]
+
+log = logging.getLogger(__name__)
+
+
+class Resync:
+    """Keeps the cache honest."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        telemetry: Telemetry,
+        *,
+        namespaces: Sequence[str] = (),
+        period: float = 300.0,
+        retry: float = 5.0,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        draw: Callable[[], float] = random.random,
+        on_changed: Callable[[Key], None],
+    ) -> None:
+        """List ``namespaces`` (none: the whole cluster) every ``period`` seconds, with jitter.
+
+        ``on_changed`` is told every ModelDeployment of which something differed. ``retry`` is the wait in seconds
+        before a list that failed is tried again.
+        """
+        self._client = client
+        self._cache = cache
+        self._telemetry = telemetry
+        self._namespaces = tuple(namespaces)
+        self._period = period
+        self._retry = retry
+        self._clock = clock
+        self._sleep = sleep
+        self._draw = draw
+        self._on_changed = on_changed
+        self._succeeded_at: float | None = None
+        self.primed = asyncio.Event()
+        """Set once everything has been listed for the first time."""
+
+    @property
+    def period(self) -> float:
+        """Seconds between two lists."""
+        return self._period
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last complete list; None before the first."""
+        return None if self._succeeded_at is None else self._clock() - self._succeeded_at
+
+    async def run(self) -> None:
+        """List for ever."""
+        while True:
+            wait = self._period * (0.9 + 0.2 * self._draw())
+            try:
+                await self.once()
+            except ApiError as error:
+                log.warning("resync failed: %s", error)
+                wait = min(self._retry, wait)
+            await self._sleep(wait)
+
+    async def once(self) -> None:
+        """List every kind once and take the lists over; raises ApiError when one of them fails."""
+        changed: set[Key] = set()
+        for kind in WATCHED:
+            changed |= await self._list(kind)
+            self._telemetry.cached.labels(kind.plural).set(self._cache.count(kind))
+        first = not self.primed.is_set()
+        self._succeeded_at = self._clock()
+        self.primed.set()
+        for key in self._cache.keys(MODEL_DEPLOYMENT) if first else changed:
+            self._on_changed(key)
+
+    async def _list(self, kind: Kind) -> set[Key]:
+        mesh = kind in MESH
+        changed: set[Key] = set()
+        scopes: Sequence[str | None] = self._namespaces or (None,)
+        selector = "" if mesh or kind == MODEL_DEPLOYMENT else OWN_SELECTOR
+        try:
+            for scope in scopes:
+                changed |= await self._take(kind, scope, selector)
+        except NotFoundError:
+            if not mesh:
+                raise
+            return self._cache.unserved(kind)
+        except ForbiddenError as error:
+            raise ForbiddenError(
+                f"listing {kind.plural} is not allowed: {error}", status=error.status, reason=error.reason
+            ) from error
+        return changed
+
+    async def _take(self, kind: Kind, scope: str | None, selector: str) -> set[Key]:
+        listing = await self._client.list(kind, scope, label_selector=selector)
+        return self._cache.replace(kind, listing, covers=lambda key: scope is None or key.namespace == scope)
