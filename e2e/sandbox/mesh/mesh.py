@@ -88,6 +88,11 @@ class Mesh:
         """Counts the configurations Envoy has put in effect."""
         return self._version
 
+    @property
+    def backlog(self) -> int:
+        """How many states of the cluster have been seen and are not in effect yet."""
+        return len(self._pending)
+
     def weights(self) -> list[Json]:
         """The weights in effect, route by route, as ``/weights`` shows them."""
         return weight_report(self._proxy.applied)

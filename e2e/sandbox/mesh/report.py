@@ -50,7 +50,7 @@ def _route_weights(host: Json, route: Json, config: MeshConfig) -> Json:
         subset = name.split("|")[2]
         by_subset[subset] = by_subset.get(subset, 0) + weight
     return {
-        "host": host["domains"][0],
+        "host": host["name"].rsplit(":", 1)[0],
         "virtualHost": host["name"],
         "virtualService": owner,
         "resourceVersion": config.sources.get(owner, ""),

@@ -11,7 +11,7 @@ BUSY_METRIC = "slipway_executor_busy_seconds_total"
 MODEL_NAME = "Simulated GPU"
 DEFAULT_MEMORY_MIB = 81920.0
 
-_BUSY_SAMPLE = re.compile(rf"^{BUSY_METRIC}(?:\{{.*\}})? ([^ ]+)", re.MULTILINE)
+_BUSY_SAMPLE = re.compile(rf"^{BUSY_METRIC}(?:\{{.*\}})? (\S+)", re.MULTILINE)
 _MEBIBYTE = 2**20
 
 

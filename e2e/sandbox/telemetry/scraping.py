@@ -103,9 +103,11 @@ def _others(targets_file: Path) -> Json:
             _replace(cluster, r"outbound\|\d+\|[^|]*\|(.+)", "$1", "destination_service"),
             _replace(cluster, r"outbound\|\d+\|[^|]*\|([^.]+)\..+", "$1", "destination_service_name"),
             _replace(cluster, r"outbound\|\d+\|[^|]*\|[^.]+\.([^.]+)\..+", "$1", "destination_service_namespace"),
-            _replace(cluster, "-", "unknown", "destination_service"),
-            _replace(["destination_workload"], "-", "unknown", "destination_workload"),
-            _replace(["destination_workload_namespace"], "-", "unknown", "destination_workload_namespace"),
+            # Envoy leaves a label out where there is nothing to say: nobody was asked for an answer.
+            *(
+                _replace(["__name__", label], "istio_.+;-?", "unknown", label)
+                for label in ("destination_service", "destination_workload", "destination_workload_namespace")
+            ),
         ],
     }
 
