@@ -1,0 +1,184 @@
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slipway.api.validation import validate
+
+from .cases import V1, model_deployment, with_check, with_two
+
+
+def fields(obj: dict[str, Any], reason: str = "InvalidSpec") -> list[str]:
+    return [problem.field for problem in validate(obj).problems if problem.reason == reason]
+
+
+def test_the_smallest_object_is_valid_without_a_warning() -> None:
+    outcome = validate(model_deployment())
+    assert outcome.spec is not None
+    assert outcome.spec.served == "v1"
+    assert (outcome.problems, outcome.warnings, outcome.reason, outcome.message) == ((), (), "", "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"versions": []}, "spec.versions", "at least 1"),
+        ({"versions": [{"name": "v1"}]}, "spec.versions[0].uri", "is required"),
+        ({"versions": [{**V1, "name": "V_1"}]}, "spec.versions[0].name", "V_1"),
+        ({"versions": [{**V1, "format": "pickle"}]}, "spec.versions[0].format", "torchscript"),
+        ({"runtime": {"batching": {"maxDelay": "5"}}}, "spec.runtime.batching.maxDelay", "a duration such as"),
+        ({"runtime": {"limits": {"maxRequestBytes": "5 MB"}}}, "spec.runtime.limits.maxRequestBytes", "a quantity"),
+        ({"autoscaling": {"maxReplicas": 0}}, "spec.autoscaling.maxReplicas", "at least 1, not 0"),
+        ({"autoscaling": {"maxReplicas": "many"}}, "spec.autoscaling.maxReplicas", "a whole number"),
+        ({"autoscaling": 3}, "spec.autoscaling", "an object"),
+        ({"rollout": {"steps": [{"weight": 101}]}}, "spec.rollout.steps[0].weight", "at most 100"),
+        ({"rollout": {"steps": {"weight": 5}}}, "spec.rollout.steps", "a list"),
+        ({"traffic": {"provider": "linkerd"}}, "spec.traffic.provider", "gateway-api"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_by_the_names_of_the_api(spec: dict[str, Any], field: str, words: str) -> None:
+    obj = model_deployment()
+    obj["spec"] |= spec
+    outcome = validate(obj)
+    assert outcome.spec is None
+    assert outcome.reason == "InvalidSpec"
+    assert [problem.field for problem in outcome.problems] == [field]
+    assert words in outcome.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"versions": [{**V1, "uri": "s3://bucket/v1"}]}, "spec.versions[0].uri"),
+        ({"versions": [{**V1, "format": "onnx"}]}, "spec.versions[0].format"),
+        ({"versions": [{**V1, "signature": {"publicKey": {"configMap": "keys"}}}]}, "spec.versions[0].signature"),
+        ({"versions": [{**V1, "storageSecret": "s3"}]}, "spec.versions[0].storageSecret"),
+        ({"versions": [{**V1, "runtime": {"precision": "fp16"}}]}, "spec.versions[0].runtime.precision"),
+        ({"runtime": {"engine": "triton"}}, "spec.runtime.engine"),
+        ({"runtime": {"precision": "int8"}}, "spec.runtime.precision"),
+        ({"runtime": {"tenants": {"header": "x-tenant", "default": {"priority": 2}}}}, "spec.runtime.tenants"),
+        ({"runtime": {"cache": {"maxBytes": "1Gi"}}}, "spec.runtime.cache"),
+        ({"runtime": {"pool": "Shared"}}, "spec.runtime.pool"),
+        ({"traffic": {"provider": "none"}}, "spec.traffic.provider"),
+        ({"traffic": {"auth": {"jwt": {"issuer": "x"}}}}, "spec.traffic.auth.jwt"),
+        ({"traffic": {"virtualService": {"delegate": True}}}, "spec.traffic.virtualService.delegate"),
+        ({"traffic": {"resilience": {"rateLimit": {"requestsPerSecond": 1}}}}, "spec.traffic.resilience.rateLimit"),
+        ({"rollout": {"strategy": "BlueGreen"}}, "spec.rollout.strategy"),
+        ({"rollout": {"maxSurgeGPUs": 0}}, "spec.rollout.maxSurgeGPUs"),
+        ({"rollout": {"analysis": {"onHarm": "StepDown"}}}, "spec.rollout.analysis.onHarm"),
+        ({"rollout": {"shadow": {"percent": 10}}}, "spec.rollout.shadow"),
+        ({"autoscaling": {"mode": "HPA"}}, "spec.autoscaling.mode"),
+        ({"autoscaling": {"schedule": [{"cron": "0 8 * * *", "minReplicas": 2}]}}, "spec.autoscaling.schedule"),
+    ],
+)  # fmt: skip
+def test_what_has_yet_to_come_is_refused_once(spec: dict[str, Any], field: str) -> None:
+    obj = model_deployment()
+    obj["spec"] |= spec
+    outcome = validate(obj)
+    assert outcome.spec is None
+    assert outcome.reason == "NotYetSupported"
+    assert [problem.field for problem in outcome.problems] == [field]
+    assert "not supported yet" in outcome.problems[0].message
+
+
+def test_checks_that_have_yet_to_come_are_refused() -> None:
+    assert fields(with_check(query="up", min="1"), "NotYetSupported") == [
+        "spec.rollout.analysis.checks[0].query",
+        "spec.rollout.analysis.checks[0].min",
+    ]
+    assert fields(with_check(metric="shadowAgreement"), "NotYetSupported") == ["spec.rollout.analysis.checks[0].metric"]
+
+
+def test_defaults_written_out_are_accepted() -> None:
+    obj = model_deployment(
+        runtime={"engine": "slipway", "precision": "fp32", "cache": {"maxBytes": "0", "ttl": "60s"}},
+        traffic={"provider": "istio", "mirror": {"percent": 0}, "virtualService": {"delegate": False}},
+        rollout={"strategy": "Canary", "maxSurgeGPUs": -1, "analysis": {"onHarm": "Rollback"}},
+        autoscaling={"mode": "None", "schedule": []},
+    )
+    obj["spec"]["versions"][0] |= {"runtime": {"precision": "fp32"}, "format": "torchscript"}
+    assert validate(obj).problems == ()
+
+
+def test_invalid_comes_before_unsupported() -> None:
+    assert validate(with_two(serve="v9", runtime={"engine": "vllm"})).reason == "InvalidSpec"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"versions": [V1, V1], "serve": "v1"}, "spec.versions"),
+        ({"traffic": {"hosts": ["a", "a"]}}, "spec.traffic.hosts"),
+        ({"runtime": {"env": [{"name": "A"}, {"name": "A", "value": "1"}]}}, "spec.runtime.env"),
+    ],
+)
+def test_duplicates_are_told(spec: dict[str, Any], field: str) -> None:
+    obj = model_deployment()
+    obj["spec"] |= spec
+    assert fields(obj) == [field]
+
+
+def test_numbers_that_no_calendar_or_float_can_hold_are_refused() -> None:
+    assert fields(model_deployment(rollout={"progressDeadline": "999999999h"})) == ["spec.rollout.progressDeadline"]
+    assert "spec.rollout.analysis.checks[0].maxValue" in fields(with_check(metric="errorRate", maxValue="1e999"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"rollout": {"analysis": {"checks": []}}}, "spec.rollout.analysis.checks"),
+        ({"rollout": {"approvedVersion": "v1"}}, "spec.rollout.approvedVersion"),
+        ({"rollout": {"steps": [{"weight": 5, "hold": "10s"}]}}, "spec.rollout.steps[0].hold"),
+        (
+            {"rollout": {"analysis": {"checks": [{"name": "e", "metric": "errorRate", "maxValue": "0.02"}]}}},
+            "spec.rollout.analysis.checks[0].maxValue",
+        ),
+        ({"autoscaling": {"onMissingMetrics": "AtLeast"}}, "spec.autoscaling.fallbackReplicas"),
+        ({"replicas": 4}, "spec.replicas"),
+        ({"rolout": {}}, "spec.rolout"),
+        ({"traffic": {"resilience": {"retries": {True: ["reset"]}}}}, "spec.traffic.resilience.retries.True"),
+    ],
+)
+def test_warnings_leave_the_spec_valid(spec: dict[str, Any], field: str) -> None:
+    obj = model_deployment()
+    obj["spec"] |= spec
+    outcome = validate(obj)
+    assert outcome.spec is not None
+    assert [warning.field for warning in outcome.warnings] == [field]
+
+
+def test_a_long_list_of_problems_is_cut_in_the_message() -> None:
+    versions = [{"name": f"V{index}", "uri": "nowhere"} for index in range(16)]
+    outcome = validate(model_deployment(versions=versions, serve="v1"))
+    assert len(outcome.problems) == 32
+    assert outcome.message.endswith("; and 22 more")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=8), below, max_size=3),
+    max_leaves=8,
+)
+FULL = with_two(
+    runtime={"limits": {"timeout": "30s"}, "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": 1}}},
+    traffic={"hosts": ["a.b"], "resilience": {"retries": {"on": ["reset"]}}},
+    rollout={"steps": [{"weight": 5}], "analysis": {"checks": [{"name": "c", "metric": "errorRate"}]}},
+    autoscaling={"qps": {"target": 5}},
+)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [path, *(deeper for key in keys for deeper in _paths(value[key], (*path, key)))]
+
+
+@given(path=st.sampled_from(_paths(FULL)[1:]), junk=JSON)
+def test_no_junk_anywhere_makes_validation_raise(path: tuple[Any, ...], junk: Any) -> None:
+    obj = deepcopy(FULL)
+    here: Any = obj
+    for part in path[:-1]:
+        here = here[part]
+    here[path[-1]] = junk
+    outcome = validate(obj)
+    assert (outcome.spec is None) == bool(outcome.problems)
