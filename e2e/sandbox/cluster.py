@@ -222,6 +222,14 @@ class Sandbox(Cluster):
         write_kubeconfig(path, self.api_url, Path(self.ca_file), User(name, (), self.user_tokens[name]))
         return path
 
+    async def restart(self, name: str) -> None:
+        """Start `controllers`, `node` or `dataplane` again after its process has ended, or end it first."""
+        child = self.child(name)
+        self._children.remove(child)
+        await child.stop()
+        begin = {"controllers": self._start_controllers, "node": self._start_node, "dataplane": self._start_plane}
+        await begin[name]()
+
     def child(self, name: str) -> Child:
         """The process of that name (`apiserver`, `controllers`, `node`, `dataplane`), for tests that hurt it."""
         return next(child for child in self._children if child.name == name)

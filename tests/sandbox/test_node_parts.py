@@ -159,7 +159,7 @@ async def test_logs_are_read_as_kubectl_asks(tmp_path):
 
 
 async def test_a_process_that_is_killed_ends_with_its_children(tmp_path):
-    output = []
+    output: list[bytes] = []
     script = "import subprocess,sys; p=subprocess.Popen(['sleep','60']); print(p.pid, flush=True); p.wait()"
     process = await LocalProcess.start([sys.executable, "-c", script], {"PATH": os.defpath}, tmp_path, output.append)
     while not output:
@@ -205,6 +205,6 @@ def test_the_reaper_acts_when_its_parent_is_gone():
     reaper = subprocess.Popen(
         [sys.executable, "-m", "e2e.sandbox.node.reaper", "MARK=orphan"], stdin=subprocess.PIPE, start_new_session=True
     )
-    reaper.stdin.close()
-    assert reaper.wait(20) == 0
+    reaper.communicate(timeout=20)
+    assert reaper.returncode == 0
     assert marked.wait(5) == -signal.SIGKILL

@@ -202,6 +202,14 @@ class ApiClient:
                 raise _error(response.status, raw)
             return orjson.loads(raw) if raw else {}
 
+    async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        """Read something that is no JSON, such as a log; raises ApiError when the server refuses."""
+        async with self._open().get(self.access.url + path, params=params) as response:
+            raw = await response.read()
+            if response.status >= 400:
+                raise _error(response.status, raw)
+            return raw.decode("utf-8", "replace")
+
     def _writes(self) -> dict[str, str]:
         return {"fieldManager": self._field_manager}
 

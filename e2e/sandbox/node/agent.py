@@ -29,7 +29,7 @@ from .gpus import GpuTable
 from .images import REPOSITORY_ROOT
 from .node import SandboxNode
 from .pod import PodWorker
-from .pod_context import MARKER, PodContext
+from .pod_context import MARKER, POD_MARKER, PodContext
 from .reaper import kill_marked
 from .server import LogServer
 from .settings import AgentSettings
@@ -208,6 +208,8 @@ class NodeAgent:
 
     def _pod_ended(self, uid: str, worker: PodWorker, task: asyncio.Task[None]) -> None:
         self._workers.pop(uid, None)
+        # A process may have left its group; nothing of a pod outlives it.
+        kill_marked(f"{POD_MARKER}={uid}")
         self._pool.give_back(worker.context.address)
         self._gpus[worker.context.pod["spec"]["nodeName"]].give_back(worker.context.pod)
         shutil.rmtree(worker.context.folder, ignore_errors=True)

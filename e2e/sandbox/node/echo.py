@@ -2,7 +2,7 @@
 
 Every path answers with JSON that says who answered; `/healthz` is for probes, `/exit?code=N` ends the process,
 `/allocate?mib=N` takes memory, `/unready` and `/ready` switch the readiness that `/readyz` reports,
-`/slow?seconds=S` answers late.
+`/slow?seconds=S` answers late, `/metrics` counts requests for Prometheus.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class EchoServer(ThreadingHTTPServer):
         self.draining = False
         self.hoard: list[bytes] = []
         self.in_flight = 0
+        self.answered = 0
         self.lock = threading.Lock()
         super().__init__(address, EchoHandler)
 
@@ -59,16 +60,9 @@ class EchoHandler(BaseHTTPRequestHandler):
             self.server.in_flight += 1
         try:
             code = self._act()
-            content = {
-                "pod": os.environ.get("HOSTNAME", ""),
-                "version": self.server.version,
-                "path": self.path,
-                "method": self.command,
-                "received": len(body),
-            }
-            raw = json.dumps(content).encode()
+            raw, content_type = self._content(len(body))
             self.send_response(code)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(raw)))
             self.send_header("x-model-version", self.server.version)
             if self.server.draining:
@@ -79,6 +73,23 @@ class EchoHandler(BaseHTTPRequestHandler):
         finally:
             with self.server.lock:
                 self.server.in_flight -= 1
+                self.server.answered += 1
+
+    def _content(self, received: int) -> tuple[bytes, str]:
+        if urlsplit(self.path).path == "/metrics":
+            lines = (
+                "# TYPE sandbox_echo_requests_total counter",
+                f"sandbox_echo_requests_total {self.server.answered}",
+            )
+            return ("\n".join(lines) + "\n").encode(), "text/plain; version=0.0.4"
+        content = {
+            "pod": os.environ.get("HOSTNAME", ""),
+            "version": self.server.version,
+            "path": self.path,
+            "method": self.command,
+            "received": received,
+        }
+        return json.dumps(content).encode(), "application/json"
 
     def _act(self) -> int:
         url = urlsplit(self.path)

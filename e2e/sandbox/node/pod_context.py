@@ -15,6 +15,7 @@ from .settings import AgentSettings
 from .volumes import PodVolumes
 
 MARKER = "SLIPWAY_SANDBOX_AGENT"
+POD_MARKER = "SLIPWAY_SANDBOX_POD"
 
 
 class PodContext:
@@ -63,6 +64,7 @@ class PodContext:
             "KUBERNETES_SERVICE_HOST": server.hostname or "",
             "KUBERNETES_SERVICE_PORT": str(server.port or 443),
             MARKER: self._marker,
+            POD_MARKER: self.pod["metadata"]["uid"],
         }
 
     def gpu_environment(self, container: str) -> dict[str, str]:

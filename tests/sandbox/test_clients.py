@@ -1,0 +1,129 @@
+"""kubectl and helm against the sandbox."""
+
+import asyncio
+import json
+
+import yaml
+
+from e2e.sandbox.binaries import kubectl_path
+from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS
+from tests.sandbox.bench import echo, eventually, service
+
+CHART = {
+    "Chart.yaml": "apiVersion: v2\nname: web\nversion: 0.1.0\n",
+    "values.yaml": "replicas: 1\n",
+}
+
+
+def manifest(**changes):
+    return yaml.safe_dump_all([{**echo("web", **changes)}, service("web")])
+
+
+async def test_kubectl_applies_and_watches_a_rollout(bench):
+    output = await bench.kubectl("apply", "-f", "-", stdin=manifest(replicas=2))
+    assert "deployment.apps/web created" in output
+    output = await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    assert "successfully rolled out" in output
+    output = await bench.kubectl("get", "deployments,replicasets,pods,services,endpointslices,events")
+    assert "deployment.apps/web" in output
+    assert "2/2" in output
+    output = await bench.kubectl("get", "pods", "-o", "wide")
+    assert output.count("Running") == 2
+    assert "sandbox-node-0" in output
+
+
+async def test_kubectl_applies_on_the_server_side_and_shows_a_difference(bench):
+    await bench.kubectl("apply", "--server-side", "-f", "-", stdin=manifest())
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    output = await bench.kubectl("diff", "--server-side", "-f", "-", stdin=manifest(), code=0)
+    assert output == ""
+    output = await bench.kubectl("diff", "--server-side", "-f", "-", stdin=manifest(version="v2"), code=1)
+    assert "+        - v2" in output
+    await bench.kubectl("apply", "--server-side", "-f", "-", stdin=manifest(version="v2"))
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    output = await bench.kubectl("rollout", "history", "deployment/web")
+    assert "2" in output
+    await bench.kubectl("rollout", "undo", "deployment/web")
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    (pod,) = await bench.ready_pods("web", 1)
+    assert pod["spec"]["containers"][0]["args"] == ["--version", "v1"]
+
+
+async def test_kubectl_patches_scales_waits_and_deletes(bench):
+    await bench.kubectl("apply", "-f", "-", stdin=manifest())
+    await bench.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=30s")
+    await bench.kubectl("scale", "deployment/web", "--replicas=2")
+    await bench.ready_pods("web", 2)
+    patch = {"spec": {"template": {"metadata": {"annotations": {"touched": "yes"}}}}}
+    await bench.kubectl("patch", "deployment", "web", "-p", json.dumps(patch))
+    await bench.rolled_out("web")
+    await bench.kubectl("rollout", "restart", "deployment/web")
+    await bench.rolled_out("web")
+    await bench.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+    await bench.ready_pods("web", 0)
+    await bench.kubectl("delete", "service", "web")
+    output = await bench.kubectl("get", "deployment", "web", code=1)
+    assert 'deployments.apps "web" not found' in output
+
+
+async def test_kubectl_describes_and_reads_logs(bench):
+    await bench.kubectl("apply", "-f", "-", stdin=manifest())
+    (pod,) = await bench.ready_pods("web", 1)
+    name = pod["metadata"]["name"]
+    output = await bench.kubectl("describe", "pod", name)
+    assert "Successfully assigned" in output
+    assert "Started" in output
+    assert "ScalingReplicaSet" in await bench.kubectl("describe", "deployment", "web")
+    assert "simulated" in await bench.kubectl("describe", "node", "sandbox-node-0")
+    assert "serving v1" in await bench.kubectl("logs", name)
+    assert "serving v1" in await bench.kubectl("logs", "deployment/web", "--tail=1", "--timestamps")
+    follower = await bench.start(kubectl_path(), "logs", "-f", name)
+    await bench.kubectl("delete", "pod", name, "--wait=false")
+    output, _ = await asyncio.wait_for(follower.communicate(), 30)
+    assert "draining" in output.decode()
+
+
+async def test_kubectl_watches(bench):
+    watcher = await bench.start(kubectl_path(), "get", "deployment", "web", "-w", "-o", "name")
+    await bench.kubectl("apply", "-f", "-", stdin=manifest())
+    await bench.rolled_out("web")
+    watcher.terminate()
+    output, _ = await watcher.communicate()
+    # A watch of a name that does not exist yet ends with an error, as with any API server.
+    assert b"not found" in output
+    watcher = await bench.start(kubectl_path(), "get", "deployments", "-w")
+    await asyncio.wait_for(watcher.stdout.readline(), 20)
+    await bench.kubectl("scale", "deployment/web", "--replicas=3")
+    await bench.rolled_out("web")
+
+    async def seen():
+        line = await asyncio.wait_for(watcher.stdout.readline(), 20)
+        return b"3/3" in line
+
+    await eventually(seen)
+    watcher.terminate()
+    await watcher.communicate()
+
+
+async def test_kubectl_explains_and_asks_for_rights(bench):
+    assert "replicas" in await bench.kubectl("explain", "deployment.spec")
+    assert "yes" in await bench.kubectl("auth", "can-i", "create", "deployments")
+    assert "virtualservices" in await bench.kubectl("api-resources")
+
+
+async def test_helm_installs_upgrades_and_removes(bench, tmp_path):
+    chart = tmp_path / "web"
+    (chart / "templates").mkdir(parents=True)
+    for name, text in CHART.items():
+        (chart / name).write_text(text)
+    text = manifest().replace("replicas: 1", "replicas: {{ .Values.replicas }}")
+    (chart / "templates" / "all.yaml").write_text(text)
+    await bench.run("helm", "install", "web", str(chart), "--wait", "--timeout", "30s")
+    await bench.ready_pods("web", 1)
+    await bench.run("helm", "upgrade", "web", str(chart), "--set", "replicas=2", "--wait", "--timeout", "30s")
+    await bench.ready_pods("web", 2)
+    assert "deployed" in await bench.run("helm", "list")
+    await bench.run("helm", "uninstall", "web", "--wait", "--timeout", "30s")
+    await bench.ready_pods("web", 0)
+    assert await bench.client.find(DEPLOYMENTS, bench.namespace, "web") is None
+    assert not await bench.items(PODS)
