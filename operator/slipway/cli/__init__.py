@@ -1,0 +1,122 @@
+"""The command line: the operator itself, and what people and pipelines ask of it."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from slipway import __version__
+from slipway.api.errors import SlipwayError
+from slipway.api.status import Verb
+
+__all__ = ["main"]
+
+_Subcommands = Any  # argparse gives the type of its subparsers no public name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = _parser(with_operator="run" in given).parse_args(given)
+    try:
+        return _run(parsed)
+    except SlipwayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.remedy:
+            print(error.remedy, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of a pipe has left, such as head: nobody is there to be told.
+        sys.stderr.close()
+        return 1
+
+
+def _parser(*, with_operator: bool) -> argparse.ArgumentParser:
+    """The parser; the operator's own flags only where they are needed, since its libraries take a while to load."""
+    parser = argparse.ArgumentParser(prog="slipway", description="Model deployments on Kubernetes.")
+    parser.add_argument("--version", action="version", version=f"slipway {__version__}")
+    parser.add_argument("-n", "--namespace", default="", help="namespace (default: that of the current context)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    operator = commands.add_parser("run", help="run the operator")
+    if with_operator:
+        from slipway.cli.run import add_arguments
+
+        add_arguments(operator)
+    commands.add_parser("crd", help="print the CustomResourceDefinition")
+    _add_render(commands)
+    _named(commands, "status", "show what is served, where a rollout stands and how many replicas there are")
+    _named(commands, "explain", "say why: conditions, the evidence of each check, the last scaling decisions")
+    _add_actions(commands)
+    return parser
+
+
+def _add_render(commands: _Subcommands) -> None:
+    parser = commands.add_parser("render", help="print the objects that a ModelDeployment leads to")
+    parser.add_argument("-f", "--filename", required=True, help="file with the ModelDeployment; - is standard input")
+    parser.add_argument("--candidate", default="", metavar="VERSION", help="as in a rollout of this version")
+    parser.add_argument("--weight", type=int, default=0, help="the candidate's weight in per cent (default: 0)")
+    parser.add_argument("--runtime-image", default=f"slipway-runtime:{__version__}", help="image of model servers")
+    parser.add_argument("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
+    _add_namespace(parser)
+
+
+def _add_actions(commands: _Subcommands) -> None:
+    for name, text in (
+        ("promote", "go on from a pause, or past the wait that the rollout is in"),
+        ("abort", "give the rollout up and send all traffic back to stable"),
+        ("pause", "hold the rollout where it is; harm is still acted on"),
+        ("resume", "go on after pause"),
+        ("retry", "begin a failed or aborted rollout anew"),
+    ):
+        parser = _named(commands, name, text)
+        if name == "promote":
+            parser.add_argument("--full", action="store_true", help="skip the remaining steps")
+        parser.add_argument("--reason", default="", help="why, for the record")
+        parser.add_argument("--by", default="", help="who asks (default: the user that runs the command)")
+        parser.add_argument("--wait", action="store_true", help="wait for the operator's answer")
+        parser.add_argument("--timeout", type=float, default=60.0, help="longest wait in seconds (default: 60)")
+
+
+def _named(commands: _Subcommands, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    parser.add_argument("name", metavar="NAME", help="name of the ModelDeployment")
+    _add_namespace(parser)
+    return parser
+
+
+def _add_namespace(parser: argparse.ArgumentParser) -> None:
+    """The namespace may stand after the command as well; unset there, what stood before it is kept."""
+    parser.add_argument("-n", "--namespace", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    """Each command loads only what it needs."""
+    match parsed.command:
+        case "run":
+            from slipway.cli.run import run
+
+            return run(parsed)
+        case "crd":
+            from slipway.api.schema import crd_yaml
+
+            print(crd_yaml(), end="")
+            return 0
+        case "render":
+            from slipway.cli.render import render
+
+            return render(parsed)
+        case "status" | "explain":
+            from slipway.cli.show import show
+
+            return show(parsed.command, parsed.namespace, parsed.name)
+        case "promote":
+            return _act(Verb.PROMOTE_FULL if parsed.full else Verb.PROMOTE, parsed)
+        case other:
+            return _act(Verb(other.capitalize()), parsed)
+
+
+def _act(verb: Verb, parsed: argparse.Namespace) -> int:
+    from slipway.cli.act import Request, act
+
+    request = Request(verb, parsed.name, parsed.namespace, by=parsed.by, reason=parsed.reason)
+    return act(request, timeout=parsed.timeout if parsed.wait else None)
