@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import signal
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -21,13 +19,12 @@ from e2e.sandbox.controllers.quantities import parse_quantity
 from e2e.sandbox.controllers.times import now
 
 from . import probes
-from .environment import command_line, container_environment
 from .errors import ContainerConfigError
+from .launch import Launch, prepare_launch
 from .logs import LogFile, last_text
 from .pod_context import PodContext
 from .process import LocalProcess, run_to_end
 from .states import ContainerView, Role, Running, State, Terminated, Waiting
-from .volumes import Mounts
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +33,6 @@ FALLBACK_LINES = 80
 FALLBACK_BYTES = 2048
 CONFIG_RETRY_SECONDS = 1.0
 LEAST_GRACE_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a container is started with."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    folder: Path
-    message_file: Path
 
 
 class Container:
@@ -203,7 +190,7 @@ class Container:
                 await self._refuse_image(pull_failures)
                 continue
             try:
-                return await self._resolve()
+                return await prepare_launch(self._client, self._context, self.spec, image, self._folder)
             except ContainerConfigError as error:
                 self._set(Waiting("CreateContainerConfigError", str(error)))
                 self._note("Warning", "Failed", f"Error: {error}")
@@ -225,34 +212,6 @@ class Container:
         settings = self._context.settings
         await self._pause(min(settings.restart_backoff * 2 ** (failures - 1), settings.restart_backoff_cap))
 
-    async def _resolve(self) -> Launch:
-        context = self._context
-        image = context.settings.images.find(self.spec["image"])
-        if image is None:
-            raise ContainerConfigError(f"the image {self.spec['image']} has gone")
-        values = await container_environment(
-            self._client, context.pod, self.spec, context.address, context.host_address
-        )
-        root = self._folder / "root"
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
-        mounts = context.volumes.mounts_of(self.spec, root, values)
-        message_file = self._folder / "termination-log"
-        message_file.write_bytes(b"")
-        argv = [mounts.rewrite(word) for word in command_line(self.spec, image, values)]
-        if not argv:
-            raise ContainerConfigError("no command specified")
-        env = {
-            **context.environment(),
-            **image.env,
-            "SLIPWAY_HOST": context.address,
-            "SLIPWAY_TERMINATION_LOG": str(message_file),
-            "SLIPWAY_MOUNT_ROOT": str(root),
-            **context.gpu_environment(self.name),
-            **{name: mounts.rewrite(value) for name, value in values.items()},
-        }
-        return Launch(tuple(argv), env, _working_folder(self.spec, mounts, root), message_file)
-
     async def _run_once(self, launch: Launch) -> Terminated:
         """Start the process and see it to its end."""
         self._launch = launch
@@ -267,6 +226,9 @@ class Container:
                 self._note("Warning", "Failed", f"Error: {error}")
                 return self._terminated(128, began, "StartError", f"failed to start {launch.argv[0]}: {error}")
             self._process = process
+            if self._stopping.is_set():
+                # The order to stop came between the decision to start and the start.
+                process.signal(signal.SIGKILL)
             self._set(Running(now(), self._container_id))
             self._note("Normal", "Started", f"Container started: {self.name}")
             watchers = asyncio.create_task(self._watch(process))
@@ -377,8 +339,7 @@ class Container:
         launch = self._launch
         if launch is None:
             return 126, "the container is not running"
-        mounts = self._context.volumes.mounts_of(self.spec, self._folder / "root", launch.env)
-        words = [mounts.rewrite(word) for word in command]
+        words = [launch.mounts.rewrite(word) for word in command]
         return await run_to_end(words, launch.env, launch.folder, seconds)
 
     def _restart(self, process: LocalProcess) -> None:
@@ -421,8 +382,3 @@ class Container:
         self._stopping.set()
         if self._process is not None:
             self._process.signal(signal.SIGKILL)
-
-
-def _working_folder(spec: Obj, mounts: Mounts, root: Path) -> Path:
-    folder = Path(mounts.rewrite(spec.get("workingDir") or str(root)))
-    return folder if folder.is_dir() else root
