@@ -170,7 +170,8 @@ class Connection(asyncio.Protocol):
         """A request is complete."""
         exchange = self._current()
         self._incoming = None
-        exchange.keep_alive = self._parser.should_keep_alive()
+        # What follows a request to upgrade may be of the other protocol: nothing more is read as HTTP.
+        exchange.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._deliver(exchange)
 
     # ours

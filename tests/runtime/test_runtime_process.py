@@ -1,0 +1,229 @@
+"""The server as Kubernetes runs it: a process with flags, probes, signals and an exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from runtime_harness import PATIENCE, ROOT, ServerProcess, await_condition, fetch, parse_metrics, serving
+from slipway_runtime.artefact.digest import digest_of
+from slipway_runtime.cli import main
+from slipway_runtime.settings import parse_duration
+
+INPUTS = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
+OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 4]}])
+FLAGS = ("--inputs", INPUTS, "--outputs", OUTPUTS)
+
+
+def infer(server: ServerProcess, client: triton.InferenceServerClient, rows: int = 1) -> None:
+    array = np.full((rows, 4), 1.5, dtype=np.float32)
+    tensor = triton.InferInput("x", list(array.shape), "FP32").set_data_from_numpy(array)
+    assert (client.infer("m", [tensor]).as_numpy("y") == 3.0).all()
+
+
+def journal(tmp_path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (tmp_path / "stderr").read_bytes().splitlines()]
+
+
+def test_a_whole_life(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    model = model_files["doubler.pt"]
+    with serving(tmp_path, model.as_uri(), "--sha256", digest_of(model), *FLAGS) as server:
+        server.await_ready()
+        with triton.InferenceServerClient(server.address) as client:
+            assert client.get_model_metadata("m")["inputs"] == json.loads(INPUTS)
+            for rows in (1, 2, 40):
+                infer(server, client, rows)
+            metrics = parse_metrics(fetch(server.address, "GET", "/metrics")[1].decode())
+        # The warm-up is in none of these.
+        assert metrics['slipway_requests_total{code="200",shadow="false"}'] == 3
+        assert metrics["slipway_request_rows_total"] == 43
+        assert metrics["slipway_model_load_seconds"] > 0
+        server.terminate()
+        assert server.wait() == 0
+    events = [line["event"] for line in journal(tmp_path)]
+    assert events == ["listening", "loading", "ready", "draining", "drained"]
+    assert not server.termination_log.exists()
+
+
+def test_live_while_loading_and_ready_only_after_the_warm_up(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--warmup-requests", "20") as server:
+
+        def live() -> bool:
+            try:
+                return fetch(server.address, "GET", "/v2/health/live")[0] == 200
+            except OSError:
+                return False
+
+        await_condition(live, patience=60)
+        assert not server.ready()
+        status, _, headers = fetch(server.address, "POST", "/v2/models/m/infer", b"{}")
+        assert (status, headers["retry-after"]) == (503, "1")
+        server.await_ready()
+        metrics = parse_metrics(fetch(server.address, "GET", "/metrics")[1].decode())
+        assert metrics['slipway_requests_total{code="200",shadow="false"}'] == 0
+        assert metrics["slipway_batch_size_count"] == 0
+
+
+def test_sigterm_while_loading_ends_at_once(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--warmup-requests", "10000") as server:
+        await_condition(lambda: (tmp_path / "stderr").read_bytes().count(b'"loading"'), patience=60)
+        server.terminate()
+        assert server.wait() == 0
+
+
+def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--pre-stop", "500ms") as server:
+        server.await_ready()
+        failures: list[str] = []
+        answered: list[float] = []
+
+        def client() -> None:
+            # As a proxy does: requests go on until the pod is seen to be unready, over kept connections.
+            with triton.InferenceServerClient(server.address) as connection:
+                while server_is_listed.is_set():
+                    try:
+                        infer(server, connection)
+                        answered.append(time.monotonic())
+                    except Exception as error:
+                        failures.append(repr(error))
+
+        server_is_listed = threading.Event()
+        server_is_listed.set()
+        clients = [threading.Thread(target=client) for _ in range(4)]
+        for one in clients:
+            one.start()
+        await_condition(lambda: len(answered) >= 4)
+        begun = time.monotonic()
+        server.terminate()
+        await_condition(lambda: not server.ready())
+        server_is_listed.clear()
+        assert server.wait() == 0
+        for one in clients:
+            one.join(PATIENCE)
+        assert failures == []
+        # Requests in flight at the signal, and some that came after it, were answered.
+        assert max(answered) > begun
+    assert journal(tmp_path)[-1]["refused"] == 0
+
+
+def test_answers_in_a_drain_send_clients_away(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    with serving(tmp_path, model_files["doubler.pt"].as_uri(), *FLAGS, "--pre-stop", "10s") as server:
+        server.await_ready()
+        assert "connection" not in fetch(server.address, "GET", "/v2/health/live")[2]
+        server.terminate()
+        await_condition(lambda: not server.ready())
+        _, _, headers = fetch(server.address, "GET", "/v2/health/live")
+        assert headers["connection"] == "close"
+        server.terminate()  # a second signal: no more waiting
+        begun = time.monotonic()
+        assert server.wait() == 0
+        assert time.monotonic() - begun < 5
+
+
+def test_grace_bounds_the_drain(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    flags = (*FLAGS, "--grace", "300ms", "--pre-stop", "10ms", "--max-batch-size", "1", "--warmup-requests", "1")
+    with serving(tmp_path, model_files["slow.pt"].as_uri(), *flags) as server:
+        server.await_ready()
+        body = json.dumps(
+            {"inputs": [{"name": "x", "shape": [100, 4], "datatype": "FP32", "data": [1.0] * 400}]}
+        ).encode()
+        pending = threading.Thread(target=lambda: fetch_quietly(server.address, body))
+        pending.start()
+        await_condition(
+            lambda: (
+                b"slipway_requests_in_flight" in (text := fetch(server.address, "GET", "/metrics")[1])
+                and parse_metrics(text.decode())["slipway_requests_in_flight"] == 1
+            )
+        )
+        begun = time.monotonic()
+        server.terminate()
+        assert server.wait() == 0
+        assert time.monotonic() - begun < 5
+        pending.join(PATIENCE)
+
+
+def fetch_quietly(address: str, body: bytes) -> None:
+    try:
+        fetch(address, "POST", "/v2/models/m/infer", body)
+    except OSError:
+        return
+
+
+def refused(tmp_path: Path, uri: str, *flags: str) -> tuple[int, str]:
+    """Exit code and termination message of a server that does not start."""
+    with serving(tmp_path, uri, *flags) as server:
+        return server.wait(), server.termination_log.read_text()
+
+
+def test_a_wrong_digest_is_refused_before_loading(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    model = model_files["doubler.pt"]
+    code, message = refused(tmp_path, model.as_uri(), "--sha256", "a" * 64)
+    assert code == 65
+    assert message == f"DigestMismatch: expected sha256 {'a' * 64}, the model has sha256 {digest_of(model)}"
+    assert [line["event"] for line in journal(tmp_path)] == ["listening", "refused"]
+
+
+def test_refusals_have_their_exit_codes(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    words = tmp_path / "words.pt"
+    words.write_text("not a model")
+    contract = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 5]}])
+    cases = [
+        (words.as_uri(), (), 65, "NotAModel: this is no TorchScript or torch.export program but a text file"),
+        (model_files["checkpoint.pt"].as_uri(), (), 65, "checkpoint"),
+        ("s3://bucket/key", (), 65, "not supported yet by this runtime"),
+        ("file:///nowhere", (), 66, "ArtefactNotFound"),
+        (model_files["weighted.pt"].as_uri(), ("--inputs", contract), 65, "ContractMismatch"),
+        (words.as_uri(), ("--max-batch-size", "0"), 64, "BadArguments"),
+        (words.as_uri(), ("--timeout", "fast"), 64, "not a duration"),
+    ]
+    for number, (uri, flags, code, message) in enumerate(cases):
+        place = tmp_path / str(number)
+        place.mkdir()
+        found = refused(place, uri, *flags)
+        assert found[0] == code and message in found[1], found
+
+
+def test_a_port_in_use_is_an_internal_failure(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    uri = model_files["doubler.pt"].as_uri()
+    with serving(tmp_path, uri, *FLAGS) as server:
+        server.await_ready()
+        place = tmp_path / "second"
+        place.mkdir()
+        assert refused(place, uri, "--http-port", str(server.port))[0] == 70
+
+
+def test_digest_command(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    path = model_files["doubler.pt"]
+    command = [sys.executable, "-m", "slipway_runtime", "digest", str(path)]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert printed == f"{digest_of(path)}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["digest", "/nowhere"], ["serve", "--model-name", "stats"]])
+def test_bad_command_lines(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setenv("SLIPWAY_TERMINATION_LOG", str(tmp_path / "log"))
+    assert main(arguments) in (64, 66)
+    assert (tmp_path / "log").read_text()
+    assert json.loads(capfdbinary.readouterr().err)["event"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5ms", 0.005), ("30s", 30), ("1m30s", 90), ("0", 0), ("1.5s", 1.5), ("250us", 0.00025)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "-1s", "1s!", "1d"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
