@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.sandbox.mesh.discovery import RefusedError
-from tests.istio_wire.mesh_bench import HOST, Bench, scene, service
+from tests.istio_wire.mesh_bench import HOST, Bench, Pod, scene, service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -290,6 +290,38 @@ async def test_connection_pool_limits_reach_the_cluster(bench: Bench) -> None:
     answers = sum(await asyncio.gather(*(bench.send() for _ in range(6))), Counter())
     assert answers["503"] >= 1
     assert answers["200 10.244.0.1"] >= 2
+
+
+async def test_a_share_without_pods_fails_at_once_and_goes_nowhere_else(bench: Bench) -> None:
+    nobody = {"name": "v9-none", "labels": {"rev": "v9-none"}}
+    rule = destination_rule()
+    rule["spec"]["subsets"].append(nobody)
+    await bench.show(
+        [rule, virtual_service({"route": [destination(V1, weight=50), destination("v9-none", weight=50)]})]
+    )
+    answers = await bench.send(100)
+    assert answers["503"] > 0
+    assert len(bench.pods[0].requests) == answers["200 10.244.0.1"]
+
+
+async def test_a_grpc_port_is_spoken_to_in_http2(bench: Bench) -> None:
+    """The listener itself stands for the gRPC server: it tells how many HTTP/2 connections it had."""
+    port = int(bench.proxy.url.rsplit(":", 1)[1])
+    itself = Pod("itself", "10.0.0.1", {"rev": V1}, port=port)
+    hop = {"headers": {"x-hop": {"exact": "1"}}}
+    second = {"match": [hop], "directResponse": {"status": 200, "body": {"string": "second"}}}
+    onward = destination(V1, headers={"request": {"set": {"x-hop": "1"}}})
+    onward["destination"]["port"]["number"] = 9000
+    await bench.show([destination_rule(), virtual_service(second, {"route": [onward]})], [itself])
+    before = await counter(bench, "http.mesh.downstream_cx_http2_total")
+    assert set(await bench.send()) == {"200 second"}
+    assert await counter(bench, "http.mesh.downstream_cx_http2_total") == before + 1
+
+
+async def counter(bench: Bench, name: str) -> int:
+    url = f"{bench.proxy.envoy_admin_url}/stats?filter=^{name}$"
+    async with bench.session.get(url) as answer:
+        return int((await answer.text()).split(":")[1])
 
 
 # ---------------------------------------------------------------- changes

@@ -146,6 +146,15 @@ async def test_a_refused_configuration_is_reported_and_the_old_one_stays(api: St
 
     await eventually(reported)
     assert await weights(mesh) == {"v1-aaaa": 75, "v2-bbbb": 25}
+    shapeless = weighted(50)
+    del shapeless["spec"]["http"][0]["route"][0]["destination"]
+    await api.put(VIRTUAL_SERVICES, shapeless)
+
+    async def unreadable() -> bool:
+        async with aiohttp.ClientSession(mesh.admin_url) as session, session.get("/config") as answer:
+            return "cannot be translated" in (await answer.json())["refusal"]
+
+    await eventually(unreadable)
     await api.put(VIRTUAL_SERVICES, weighted(10))
     await eventually(lambda: shows(mesh, 10))
 

@@ -6,7 +6,7 @@ before it. That tells when a route or a cluster is really in effect.
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -37,6 +37,8 @@ class Resource:
     sent: int = 0
     confirmed: int = 0
     refused: int = 0
+    dropped: bool = False
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
 
 class DiscoveryServer:
@@ -44,7 +46,6 @@ class DiscoveryServer:
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
-        self._changed = asyncio.Condition()
 
     def register(self, application: web.Application) -> None:
         """Add the paths Envoy polls to a web application."""
@@ -56,13 +57,13 @@ class DiscoveryServer:
         resource = self._resources.get((kind, name))
         if resource is None:
             self._resources[kind, name] = Resource(content)
-        elif resource.content == content:
+            return True
+        if resource.content == content:
             return False
-        else:
+        async with resource.changed:
             resource.content = content
             resource.version += 1
-        async with self._changed:
-            self._changed.notify_all()
+            resource.changed.notify_all()
         return True
 
     async def confirmed(self, kind: str, name: str) -> None:
@@ -72,47 +73,54 @@ class DiscoveryServer:
         """
         resource = self._resources[kind, name]
         wanted = resource.version
-        async with self._changed:
-            await self._changed.wait_for(lambda: resource.confirmed >= wanted or resource.refused >= wanted)
+        async with resource.changed:
+            await resource.changed.wait_for(lambda: resource.confirmed >= wanted or resource.refused >= wanted)
         if resource.confirmed < wanted:
             raise RefusedError(f"Envoy refused its {kind} (version {wanted})")
 
-    def forget(self, kind: str, name: str) -> None:
-        """Drop a resource that Envoy has no more use for."""
-        self._resources.pop((kind, name), None)
+    async def drop(self, kind: str, name: str) -> None:
+        """Forget a resource that Envoy has no more use for."""
+        resource = self._resources.pop((kind, name), None)
+        if resource is not None:
+            async with resource.changed:
+                resource.dropped = True
+                resource.changed.notify_all()
 
     async def close(self) -> None:
         """Let go of all polls that are held."""
-        self._resources.clear()
-        async with self._changed:
-            self._changed.notify_all()
+        for kind, name in list(self._resources):
+            await self.drop(kind, name)
 
     async def _poll(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read())
         kind = request.path.rsplit(":", 1)[1]
-        name = ",".join(body.get("resource_names", []))
         in_use = int(body.get("version_info") or 0)
-        resource = self._resources.get((kind, name))
+        resource = self._resources.get((kind, ",".join(body.get("resource_names", []))))
         if resource is None:
             return web.Response(status=404)
-        async with self._changed:
-            if in_use:
-                resource.confirmed = max(resource.confirmed, in_use)
-            # Asking for endpoints from the beginning means a new subscription (its cluster was replaced), no refusal.
-            if resource.sent > in_use and (in_use or kind != ENDPOINTS):
-                resource.refused = resource.sent
-            self._changed.notify_all()
-            # A refused version is not offered again: that would only be refused again, without end.
-            seen = max(in_use, resource.refused)
+        async with resource.changed:
+            seen = _note_poll(kind, resource, in_use)
+            resource.changed.notify_all()
             try:
                 async with asyncio.timeout(HOLD_SECONDS):
-                    await self._changed.wait_for(lambda: resource.version > seen or (kind, name) not in self._resources)
+                    await resource.changed.wait_for(lambda: resource.version > seen or resource.dropped)
             except TimeoutError:
                 return web.Response(status=304)
-        if (kind, name) not in self._resources:
+        if resource.dropped:
             return web.Response(status=404)
         resource.sent = resource.version
         return web.Response(body=_answer(kind, resource), content_type="application/json")
+
+
+def _note_poll(kind: str, resource: Resource, in_use: int) -> int:
+    """Learn from the version Envoy says it uses (0: none); returns the newest that need not be offered again."""
+    resource.confirmed = max(resource.confirmed, in_use)
+    # Asking for endpoints from the beginning means a new subscription (its cluster was replaced), no refusal.
+    if resource.sent > in_use and (in_use or kind != ENDPOINTS):
+        resource.refused = resource.sent
+        # What was refused would only be refused again, without end.
+        return resource.refused
+    return in_use
 
 
 def _answer(kind: str, resource: Resource) -> bytes:

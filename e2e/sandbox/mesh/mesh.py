@@ -156,18 +156,25 @@ class Mesh:
                 await self._wake.wait()
 
     async def _push(self, objects: MeshObjects) -> None:
-        config = translate(objects, self._gateway_port)
-        if config == self._proxy.applied:
-            return
         try:
+            config = translate(objects, self._gateway_port)
+            if config == self._proxy.applied:
+                return
             await self._proxy.apply(config)
         except (RefusedError, EnvoyFailedError) as refusal:
-            if str(refusal) != self._refusal:
-                _log.warning("%s", refusal)
-            self._refusal = str(refusal)
+            self._keep_old(str(refusal))
+            return
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # Somebody stored an object that the kinds' schemas would not have let pass.
+            self._keep_old(f"cannot be translated: {error!r}")
             return
         self._refusal = ""
         self._version += 1
+
+    def _keep_old(self, reason: str) -> None:
+        if reason != self._refusal:
+            _log.warning("the mesh keeps its old configuration: %s", reason)
+        self._refusal = reason
 
     async def _show_config(self, _: web.Request) -> web.Response:
         config: MeshConfig = self._proxy.applied

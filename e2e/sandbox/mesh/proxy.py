@@ -81,10 +81,18 @@ class EnvoyProxy:
         """
         async with self._lock:
             try:
+                self._running().check()
                 async with asyncio.timeout(APPLY_SECONDS):
                     await self._apply(config)
+            except ChildEndedError as error:
+                raise EnvoyFailedError(str(error)) from error
             except TimeoutError:
                 raise EnvoyFailedError(f"Envoy did not take its configuration within {APPLY_SECONDS:g} s") from None
+
+    def _running(self) -> Child:
+        if self._child is None:
+            raise EnvoyFailedError("Envoy was not started")
+        return self._child
 
     async def _apply(self, config: MeshConfig) -> None:
         wanted = {cluster["name"]: cluster for cluster in config.clusters}
@@ -143,7 +151,7 @@ class EnvoyProxy:
         async with self._lock:
             if self._lingering.pop(name, None) is not None:
                 await self._publish_clusters({cluster["name"]: cluster for cluster in self._applied.clusters})
-                self._discovery.forget(ENDPOINTS, name)
+                await self._discovery.drop(ENDPOINTS, name)
 
     async def _publish_clusters(self, wanted: dict[str, Json]) -> None:
         served = {**self._lingering, **wanted}
@@ -155,7 +163,7 @@ class EnvoyProxy:
                 await self._discovery.confirmed(ENDPOINTS, name)
         for cluster in self._applied.clusters:
             if cluster["name"] not in served:
-                self._discovery.forget(ENDPOINTS, cluster["name"])
+                await self._discovery.drop(ENDPOINTS, cluster["name"])
 
     async def _launch(self, discovery_port: int) -> None:
         config = self._work_dir / "bootstrap.json"
@@ -167,8 +175,7 @@ class EnvoyProxy:
         command = [str(envoy_path()), "--config-path", str(config), "--admin-address-path", str(admin)]
         command += ["--log-path", str(log), "--log-level", "warning"]
         # The recorded configuration uses fields that Envoy calls deprecated, with a line of log for each use.
-        command += ["--component-log-level", "misc:error", "--concurrency", "2", "--use-dynamic-base-id"]
-        command += ["--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
+        command += ["--component-log-level", "misc:error", "--concurrency", "2", "--disable-hot-restart"]
         self._child = Child(command, log)
         await self._child.start()
         try:
