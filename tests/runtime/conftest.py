@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_models import Doubler, Slow, TwoTensors, Weighted, export, script, trace
+
+from tests.runtime.programs import Doubler, Slow, TwoTensors, Weighted, export, script, trace
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_models import TwoTensors, export
 from slipway_runtime.artefact.digest import digest_of
 from slipway_runtime.artefact.expressions import is_harmless_expression
 from slipway_runtime.artefact.format import ModelKind, sniff
@@ -25,6 +24,8 @@ from slipway_runtime.artefact.pt2 import scan
 from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import TensorSpec
+
+from tests.runtime.programs import TwoTensors, export
 
 
 def test_digest_of_a_file_is_plain_sha256(tmp_path: Path) -> None:

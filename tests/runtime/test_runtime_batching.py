@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runtime_harness import PATIENCE, FunctionModel, GatedModel, ServerThread, await_condition, row_signature
 from slipway_runtime.models.model import OutOfMemory
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.serving.batch import run_batch
 from slipway_runtime.settings import Limits
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Tensor
+
+from tests.runtime.harness import PATIENCE, FunctionModel, GatedModel, ServerThread, await_condition, row_signature
 
 
 def times_two(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

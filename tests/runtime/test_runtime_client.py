@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
-from runtime_harness import FunctionModel, ServerThread, echo, echo_model
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor, TensorSpec
 from tritonclient.utils import InferenceServerException
+
+from tests.runtime.harness import FunctionModel, ServerThread, echo, echo_model
 
 MODEL = "my model"
 SAMPLES: dict[Datatype, Any] = {
@@ -257,7 +258,7 @@ async def test_aio_client(server: ServerThread) -> None:
 
 
 def test_answers_carry_the_version(server: ServerThread) -> None:
-    from runtime_harness import INFER, fetch, json_request
+    from tests.runtime.harness import INFER, fetch, json_request
 
     for body, status in ((json_request([[1.0]]), 200), (b"{}", 400)):
         code, _, headers = fetch(server.address, "POST", INFER, body)

@@ -40,7 +40,7 @@ tensors = st.sampled_from(list(Datatype)).flatmap(
 
 def identical(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     if left.dtype == object:
-        return left.shape == right.shape and left.tolist() == right.tolist()
+        return left.shape == right.shape and bool(left.tolist() == right.tolist())
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 

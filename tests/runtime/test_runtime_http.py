@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from runtime_harness import INFER, PATIENCE, ServerThread, await_condition, echo_model, fetch, json_request, talk
 from slipway_runtime.http.connection import Bounds
 from slipway_runtime.settings import Limits
 from slipway_runtime.tensors.datatypes import Datatype
+
+from tests.runtime.harness import INFER, PATIENCE, ServerThread, await_condition, echo_model, fetch, json_request, talk
 
 MAX_BODY = 100_000
 BODY = json_request([[1.0, 2.0]])

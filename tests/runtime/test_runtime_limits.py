@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runtime_harness import (
+from slipway_runtime.models.model import DeviceLost
+from slipway_runtime.serving.service import Phase
+from slipway_runtime.settings import Limits
+
+from tests.runtime.harness import (
     INFER,
     PATIENCE,
     FunctionModel,
@@ -18,10 +22,7 @@ from runtime_harness import (
     json_request,
     row_signature,
 )
-from slipway_runtime.models.model import DeviceLost
-from slipway_runtime.serving.service import Phase
-from slipway_runtime.settings import Limits
-from test_runtime_batching import Clients, data, row
+from tests.runtime.test_runtime_batching import Clients, data, row
 
 
 def requests(server: ServerThread) -> dict[str, float]:

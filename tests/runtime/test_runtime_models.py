@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runtime_models import script
 from slipway_runtime.artefact.location import opened
 from slipway_runtime.models.loading import LoadedModel, load
 from slipway_runtime.models.probing import synthetic
@@ -18,7 +17,9 @@ from slipway_runtime.serving.warmup import read_goldens, warm_up
 from slipway_runtime.settings import Device, Format, ModelSettings, Precision
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Tensor, TensorSpec
-from test_runtime_artefact import rewritten
+
+from tests.runtime.programs import script
+from tests.runtime.test_runtime_artefact import Change, rewritten
 
 FP32_4 = [{"name": "features", "datatype": "FP32", "shape": [-1, 4]}]
 LOGITS = [{"name": "logits", "datatype": "FP32", "shape": [-1, 2]}]
@@ -145,12 +146,13 @@ def test_formats_and_precisions(model_files: dict[str, Path]) -> None:
     weighted, two = model_files["weighted.pt"], model_files["two.pt2"]
     assert loaded(weighted, FP32_4, format=Format.TORCHSCRIPT).program.platform == "pytorch_torchscript"
     assert loaded(two, format=Format.TORCH_EXPORT).program.platform == "pytorch_export"
-    for path, changes, reason in [
+    refused: list[tuple[Path, dict[str, Any], str]] = [
         (weighted, {"format": Format.TORCH_EXPORT}, "NotAModel"),
         (weighted, {"format": Format.ONNX}, "FormatNotSupported"),
         (weighted, {"precision": Precision.INT8}, "PrecisionNotSupported"),
         (two, {"precision": Precision.FP16}, "PrecisionNotSupported"),
-    ]:
+    ]
+    for path, changes, reason in refused:
         with pytest.raises(Refusal, match=reason):
             loaded(path, **changes)
     exact = loaded(weighted, FP32_4, LOGITS).program
@@ -167,7 +169,7 @@ def test_a_gpu_that_is_not_there(model_files: dict[str, Path], monkeypatch: pyte
         loaded(model_files["weighted.pt"], device=Device.CUDA)
 
 
-class Recurrent(torch.nn.Module):
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
     """Dimension 0 is time here: rows are not independent, though as many come out as go in."""
 
     def __init__(self) -> None:
@@ -178,7 +180,7 @@ class Recurrent(torch.nn.Module):
         return torch.cumsum(x @ self.weight, 0)
 
 
-class Pooled(torch.nn.Module):
+class Pooled(torch.nn.Module):  # type: ignore[misc]
     """The mean over a free dimension."""
 
     def __init__(self) -> None:
@@ -189,7 +191,7 @@ class Pooled(torch.nn.Module):
         return self.conv(x).mean((2, 3))
 
 
-class Embedded(torch.nn.Module):
+class Embedded(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.table = torch.nn.Embedding(10, 3)
@@ -198,7 +200,7 @@ class Embedded(torch.nn.Module):
         return self.table(ids).sum(1), ids
 
 
-class FixedBatch(torch.nn.Module):
+class FixedBatch(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(1, 4)
 
@@ -233,10 +235,14 @@ def test_a_model_of_one_row_only_is_not_batched(tmp_path: Path) -> None:
 def test_a_damaged_program_is_refused(tmp_path: Path, model_files: dict[str, Path]) -> None:
     damage = [("weighted.pt", b"def forward", b"def"), ("two.pt2", b"aten.linear.default", b"aten.nothing.default")]
     for name, old, new in damage:
-        path = rewritten(model_files[name], tmp_path / name, lambda _, data, old=old, new=new: data.replace(old, new))
+        path = rewritten(model_files[name], tmp_path / name, replacing(old, new))
         with pytest.raises(Refusal) as caught:
             loaded(path)
         assert caught.value.code is ExitCode.ARTEFACT_REFUSED
+
+
+def replacing(old: bytes, new: bytes) -> Change:
+    return lambda _, data: data.replace(old, new)
 
 
 def golden(value: float, expected: list[float], width: int = 4) -> dict[str, Any]:

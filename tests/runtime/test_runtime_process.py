@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from runtime_harness import PATIENCE, ROOT, ServerProcess, await_condition, fetch, parse_metrics, serving
 from slipway_runtime.artefact.digest import digest_of
 from slipway_runtime.cli import main
 from slipway_runtime.settings import parse_duration
+
+from tests.runtime.harness import PATIENCE, ROOT, ServerProcess, await_condition, fetch, parse_metrics, serving
 
 INPUTS = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
 OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 4]}])
