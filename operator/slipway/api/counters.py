@@ -52,13 +52,15 @@ def increases(
 
 
 def scrape_times(metrics: RevisionMetrics) -> dict[str, tuple[float, ...]]:
-    """When each pod of a revision was scraped: the times that are recorded and those of its counters."""
-    times: dict[str, set[float]] = {pod: set(known) for pod, known in metrics.scrapes.items()}
-    for counter in metrics.requests:
-        times.setdefault(counter.pod, set()).update(at for at, _ in counter.samples)
-    for bucket in metrics.latencies:
-        times.setdefault(bucket.pod, set()).update(at for at, _ in bucket.samples)
-    return {pod: tuple(sorted(known)) for pod, known in times.items()}
+    """When each pod of a revision was scraped, ascending: as recorded, or else as its counters show."""
+    times: dict[str, set[float]] = {}
+    for pod, samples in (
+        *((counter.pod, counter.samples) for counter in metrics.requests),
+        *((bucket.pod, bucket.samples) for bucket in metrics.latencies),
+    ):
+        if pod not in metrics.scrapes:
+            times.setdefault(pod, set()).update(at for at, _ in samples)
+    return dict(metrics.scrapes) | {pod: tuple(sorted(known)) for pod, known in times.items()}
 
 
 def covered_from(view: MetricsView) -> float:

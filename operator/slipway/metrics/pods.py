@@ -1,6 +1,7 @@
 """One pod of a model server as its metrics show it."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -123,7 +124,8 @@ class PodMetrics:
         span = self.span(pace)
         if span is None:
             return
-        for increase in increases(finite(trace.samples), self.scrapes, pace.covered, pace.scrape_interval):
+        begin = max(bisect_right(trace.samples, (span[0], math.inf)) - 1, 0)
+        for increase in increases(finite(trace.samples[begin:]), self.scrapes, pace.covered, pace.scrape_interval):
             if increase.at > span[0]:
                 yield increase
 
