@@ -1,0 +1,157 @@
+"""What the reasons of conditions, rollouts and versions mean, and what a person can do about them.
+
+The reasons of scaling decisions and of checks explain themselves in ``slipway.scaling`` and ``slipway.analysis``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["REASONS", "Explanation"]
+
+NOTHING = "Nothing; it passes by itself."
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A reason in words."""
+
+    meaning: str
+    remedy: str = NOTHING
+    """What to do, as a sentence or two."""
+
+
+REASONS: Mapping[str, Explanation] = {
+    "InvalidSpec": Explanation(
+        "The spec breaks a rule of the API; what runs goes on as it is.",
+        "Correct the fields that the message names.",
+    ),
+    "NotYetSupported": Explanation(
+        "The spec asks for something that this release does not do; what runs goes on as it is.",
+        "Remove the fields that the message names, or leave them at their defaults.",
+    ),
+    "Suspended": Explanation("spec.suspend is set, so nothing is changed.", "Set spec.suspend to false."),
+    "Conflict": Explanation(
+        "An object or host that is needed belongs to somebody else and is left untouched.",
+        "Rename this ModelDeployment, or remove the object or host that the message names.",
+    ),
+    "NotStarted": Explanation("No version serves yet."),
+    "FirstDeployment": Explanation("The first version starts and gets all traffic once it is ready."),
+    "Starting": Explanation("Pods of the new version are being created."),
+    "WaitingForPods": Explanation(
+        "Pods are not ready yet.", "If it lasts: look at the pods with kubectl describe and kubectl logs."
+    ),
+    "Verifying": Explanation("The operator checks signature, digest and goldens of the new version."),
+    "WaitingForCapacity": Explanation("More replicas must be ready before the weight may rise."),
+    "Unschedulable": Explanation(
+        "The scheduler finds no node for a pod.",
+        "Add nodes or GPUs, lower resources, or lower maxReplicas; the message is the scheduler's.",
+    ),
+    "QuotaExceeded": Explanation("A quota of the namespace allows no more pods.", "Raise the ResourceQuota."),
+    "ReplicaFailure": Explanation(
+        "The API server refuses to create pods.", "Read the message: it is usually a policy or a limit."
+    ),
+    "ArtefactRefused": Explanation(
+        "The server refused the artefact: wrong digest, unknown format, or a declaration that it does not keep.",
+        "Correct sha256, format, inputs or outputs of the version, or publish the artefact again.",
+    ),
+    "ArtefactNotFound": Explanation("The artefact is not where uri says.", "Correct uri, or mount the volume."),
+    "BadArguments": Explanation(
+        "The server does not understand its arguments.",
+        "Check runtime.args and whether the image belongs to this release of the operator.",
+    ),
+    "GoldensMissing": Explanation("The ConfigMap with the goldens cannot be read.", "Create the ConfigMap."),
+    "GoldensInvalid": Explanation(
+        "The goldens are not in the expected form.",
+        "Correct the ConfigMap: each key holds a list of {request, response} of the Open Inference Protocol.",
+    ),
+    "GoldensFailed": Explanation(
+        "The new version does not give the known answers.",
+        "Find out whether model or goldens are wrong; the tolerance is goldens.tolerance. Then retry.",
+    ),
+    "SignatureMismatch": Explanation(
+        "The loaded model has other inputs or outputs than the version declares.",
+        "Correct inputs and outputs of the version, or the artefact. Then retry.",
+    ),
+    "DigestMismatch": Explanation(
+        "The server has loaded another artefact than sha256 names.", "Correct sha256 or the artefact. Then retry."
+    ),
+    "ProbeFailed": Explanation(
+        "The operator's own requests to a server got no proper answer.",
+        "Look at the pod's log, and whether a NetworkPolicy keeps the operator from port 8080.",
+    ),
+    "CrashLoopBackOff": Explanation("The server keeps ending.", "Look at the pod's log (kubectl logs --previous)."),
+    "ImagePullBackOff": Explanation("The image cannot be pulled.", "Correct runtime.image or the pull secret."),
+    "Exposing": Explanation("The new version's subset is written to the router."),
+    "SubsetSettling": Explanation("The router learns the new subset before any weight names it."),
+    "Shifting": Explanation("A weight is written and waits to be confirmed."),
+    "WaitingForMesh": Explanation(
+        "The router does not hold the intended weights yet.", "If it lasts: look at istiod and the VirtualService."
+    ),
+    "MeshMissing": Explanation("The API server does not know Istio's kinds.", "Install Istio."),
+    "Drifted": Explanation(
+        "Somebody else changed the routes; they are repaired.",
+        "Stop the other field manager that the message names.",
+    ),
+    "NoRoute": Explanation("No route exists, since no version can serve yet."),
+    "Applied": Explanation("The router holds the intended weights."),
+    "Holding": Explanation("The step's hold has not passed yet."),
+    "Paused": Explanation("Somebody paused the rollout, or the step is a pause.", "`slipway resume` or `promote`."),
+    "AwaitingPromotion": Explanation(
+        "The rollout waits for approval.",
+        "`slipway promote`, or name the version in rollout.approvedVersion; `slipway abort` goes back.",
+    ),
+    "Inconclusive": Explanation(
+        "maxDuration has passed without a verdict.",
+        "Give the candidate more traffic or time, or decide with `slipway promote` or `slipway abort`.",
+    ),
+    "CollectingEvidence": Explanation("Requests are counted and do not suffice for a verdict yet."),
+    "EvidenceOfSafety": Explanation("There is evidence that the candidate is safe."),
+    "HarmDetected": Explanation(
+        "There is evidence that the candidate is worse than stable beyond the tolerated margin.",
+        "Compare the two versions; publish a better one. `slipway retry` begins the same one anew.",
+    ),
+    "NoTraffic": Explanation("Nobody asks either version, so nothing can be compared.", "Send requests, or promote."),
+    "NoCanaryTraffic": Explanation(
+        "Stable is asked and the candidate is not, although it has weight.",
+        "Check that clients go through the mesh, and the pods' sidecars.",
+    ),
+    "NoStableBaseline": Explanation("Stable is not asked, so there is nothing to compare with."),
+    "MetricsUnavailable": Explanation(
+        "Prometheus does not answer, or knows nothing of the pods.",
+        "Check the operator's --prometheus-url and that the pods are scraped.",
+    ),
+    "MetricsStale": Explanation("The newest scrape is too old.", "Check Prometheus and the scrape of the pods."),
+    "CrashLoop": Explanation("The candidate's server keeps ending.", "Look at the pod's log."),
+    "OutOfMemory": Explanation("The candidate was ended for its memory.", "Raise resources.limits.memory."),
+    "ImageError": Explanation("The candidate's image or configuration cannot be had.", "Correct runtime.image."),
+    "ReadinessLost": Explanation("The candidate had ready pods with weight and has none now.", "Look at its pods."),
+    "ErrorBurst": Explanation("At least half of the candidate's requests failed.", "Look at its log."),
+    "ProgressDeadlineExceeded": Explanation(
+        "A wait took longer than progressDeadline.", "Remove the cause that the message names, then `slipway retry`."
+    ),
+    "Promoting": Explanation("The candidate is sized for all traffic and gets it."),
+    "Promoted": Explanation("The new version serves all traffic."),
+    "RolledBack": Explanation(
+        "The candidate was harmful; stable has all traffic again.",
+        "Change spec.serve or the version; `slipway retry` begins the same one anew.",
+    ),
+    "Aborted": Explanation(
+        "Somebody gave the rollout up; stable has all traffic again.", "Change spec.serve, or `slipway retry`."
+    ),
+    "Failed": Explanation(
+        "The candidate never got as far as a verdict.", "Remove the cause that the message names, then `slipway retry`."
+    ),
+    "Superseded": Explanation("Another version was wanted before this one was promoted."),
+    "Reverted": Explanation("spec.serve went back to the stable version."),
+    "NoReadyPods": Explanation("The stable version has no ready pod.", "Look at its pods and their logs."),
+    "NothingServes": Explanation("No version has both traffic and ready pods.", "Look at the pods and their logs."),
+    "PartlyServing": Explanation(
+        "Traffic goes to a version without a ready pod.", "Look at that version's pods and their logs."
+    ),
+    "Serving": Explanation("Requests are answered."),
+    "Scheduled": Explanation("Every pod has found a place."),
+    "NoRollout": Explanation("No rollout is under way."),
+    "NotStalled": Explanation("Nothing needs a person."),
+    "Ready": Explanation("The version wanted serves all traffic."),
+    "StatusRecovered": Explanation("The status was lost and has been rebuilt from what runs."),
+}

@@ -1,0 +1,53 @@
+"""The cluster that a command speaks to, with failures in users' terms."""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from kubernetes.aio.config import ConfigException, list_kube_config_contexts
+
+from slipway.api import errors
+from slipway.kube import failures
+from slipway.kube.client import Client, RetryPolicy
+
+__all__ = ["connected", "current_namespace", "in_users_terms"]
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+TRIES = 2
+TIMEOUT = 15.0
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Client]:
+    """A client of the current cluster; what goes wrong inside is raised as a SlipwayError."""
+    with in_users_terms():
+        async with await Client.from_environment(timeout=TIMEOUT, retry=RetryPolicy(attempts=TRIES)) as client:
+            yield client
+
+
+@contextmanager
+def in_users_terms() -> Iterator[None]:
+    """Translate the failures of API calls."""
+    try:
+        yield
+    except failures.NotFoundError as error:
+        raise errors.NotFoundError(error.message) from error
+    except failures.ConflictError as error:
+        raise errors.ConflictError(error.message) from error
+    except failures.ApiError as error:
+        raise errors.ApiUnavailableError(error.message) from error
+    except ConfigException as error:
+        raise errors.ApiUnavailableError(str(error)) from error
+
+
+def current_namespace(environment: Mapping[str, str] | None = None) -> str:
+    """The namespace of the kubeconfig's current context, else the pod's own, else ``default``."""
+    environment = os.environ if environment is None else environment
+    if not environment.get("KUBECONFIG") and OWN_NAMESPACE.exists():
+        return OWN_NAMESPACE.read_text().strip()
+    try:
+        _, active = list_kube_config_contexts(environment.get("KUBECONFIG") or None)
+    except (ConfigException, OSError):
+        return "default"
+    return str(active["context"].get("namespace") or "default")
