@@ -55,6 +55,7 @@ class PlainDumper(yaml.SafeDumper):
     """Writes equal parts out each time: anchors are hard to read and to review."""
 
     def ignore_aliases(self, data: Any) -> bool:
+        """Never refer back."""
         return True
 
 
