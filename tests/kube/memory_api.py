@@ -113,7 +113,7 @@ class MemoryApi:
             return status(409, "Conflict", "the object has been modified")
         return ok(self._store(plural, self._merged(call, stored, body, subresource), stored))
 
-    def _merged(self, call: Call, stored: Object, body: Object, subresource: str) -> Object:
+    def _merged(self, call: Call, stored: Object, body: Object, subresource: str):
         if call.method == "PUT":
             return body
         changed = merge(copy.deepcopy(stored), body)

@@ -45,7 +45,7 @@ def config_map(name: str, **data: str) -> dict:
 
 
 def once(answer: Answer | BaseException):
-    answers = [answer]
+    answers: list[Answer | BaseException] = [answer]
 
     def fault(call: Call) -> Answer | None:
         if not answers:
@@ -150,7 +150,7 @@ async def test_calls_are_reported_and_limited(api):
     seen, inside, most = [], 0, 0
     send = api.send
 
-    async def slow(call: Call) -> Answer:
+    async def slow(call: Call):
         nonlocal inside, most
         inside += 1
         most = max(most, inside)

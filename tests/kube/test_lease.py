@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 from slipway.kube.client import Client, RetryPolicy
@@ -50,7 +51,7 @@ class Election:
     def __init__(self) -> None:
         self.api = MemoryApi()
         self.clock = Clock()
-        self.tasks: list[asyncio.Task] = []
+        self.tasks: list[asyncio.Task[Any]] = []
 
     def elector(self, identity: str) -> Elector:
         client = Client(self.api, clock=self.clock, retry=RetryPolicy(attempts=1))
@@ -58,12 +59,12 @@ class Election:
             client, LEASE, identity, clock=self.clock, wall=self.clock, sleep=self.clock.sleep, draw=lambda: 0.0
         )
 
-    def start(self, awaitable) -> asyncio.Task:
+    def start(self, awaitable):
         task = asyncio.ensure_future(awaitable)
         self.tasks.append(task)
         return task
 
-    def lease(self) -> dict:
+    def lease(self):
         return self.api.get("leases", "sys", "slipway")["spec"]
 
 

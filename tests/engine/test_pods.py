@@ -1,0 +1,87 @@
+from typing import Any
+
+from slipway.engine.pods import pod_view, replica_failure
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "n", "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]},
+        "status": status,
+    }
+
+
+def server(**fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "sidecar", "restartCount": 9}, {"name": "server", **fields}]
+
+
+def test_a_ready_pod():
+    view = pod_view(
+        pod(
+            podIP="10.0.0.1",
+            conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"}],
+            containerStatuses=server(restartCount=1),
+        )
+    )
+    assert (view.ready, view.ip, view.node, view.gpus, view.restarts) == (True, "10.0.0.1", "n", 2, 1)
+    assert view.ready_at is not None
+    assert view.ready_at - view.created_at == 30
+
+
+def test_a_crash_loop_tells_the_last_end():
+    view = pod_view(
+        pod(
+            conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:30Z"}],
+            containerStatuses=server(
+                restartCount=3,
+                state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
+                lastState={"terminated": {"reason": "Error", "exitCode": 65, "message": "digest differs\n"}},
+            ),
+        )
+    )
+    assert view.failing
+    assert (view.ready, view.ready_at) == (False, None)
+    assert (view.terminated_reason, view.exit_code, view.message) == ("Error", 65, "digest differs")
+
+
+def test_the_present_end_counts_before_the_last_one():
+    view = pod_view(
+        pod(
+            containerStatuses=server(
+                state={"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+                lastState={"terminated": {"reason": "Error", "exitCode": 1}},
+            )
+        )
+    )
+    assert view.out_of_memory
+
+
+def test_an_unschedulable_pod_tells_since_when_and_why():
+    view = pod_view(
+        pod(
+            conditions=[
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/3 nodes: insufficient nvidia.com/gpu",
+                    "lastTransitionTime": "2026-01-01T00:00:05Z",
+                }
+            ]
+        )
+    )
+    assert view.unschedulable
+    assert view.unschedulable_since == view.created_at + 5
+    assert "insufficient" in view.message
+
+
+def test_a_pod_without_any_status():
+    view = pod_view({"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert (view.ready, view.terminating, view.gpus, view.message, view.created_at) == (False, True, 0, "", 0.0)
+
+
+def test_a_replica_failure_is_told():
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: q"}
+    assert replica_failure({"status": {"conditions": [condition]}}) == "exceeded quota: q"
+    assert replica_failure({"status": {"conditions": [condition | {"status": "False"}]}}) == ""
+    assert replica_failure({}) == ""
