@@ -1,0 +1,119 @@
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+from slipway.api.schema import crd
+from slipway.cli import main
+from slipway.cli.cluster import current_namespace
+
+from tests.api.cases import model_deployment, with_two
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a, namespace: models}}]
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:PORT"}}]
+users: [{name: a, user: {token: t}}]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mdep.yaml"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster that nobody answers for."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG.replace("PORT", str(port)))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+def test_crd_prints_the_definition(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crd"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == crd()
+
+
+def test_render_prints_the_objects(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(yaml.safe_dump(with_two()))
+    assert main(["render", "-f", str(file), "--candidate", "v2", "--weight", "20", "-n", "nlp"]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert {item["metadata"]["namespace"] for item in objects} == {"nlp"}
+    kinds = [item["kind"] for item in objects]
+    assert kinds.count("Deployment") == 2
+    [route] = [item for item in objects if item["kind"] == "VirtualService"]
+    default = next(entry for entry in route["spec"]["http"] if entry["name"] == "default")
+    assert [share["weight"] for share in default["route"]] == [80, 20]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (yaml.safe_dump(with_two(serve="v9")), [], "spec.serve: must be the name"),
+        (yaml.safe_dump(with_two(runtime={"engine": "vllm"})), [], "spec.runtime.engine: is not supported yet"),
+        (yaml.safe_dump(with_two()), ["--candidate", "v1"], "--candidate"),
+        (yaml.safe_dump(with_two()), ["--weight", "5"], "--weight"),
+        (yaml.safe_dump(with_two()), ["--candidate", "v2", "--weight", "101"], "--weight"),
+        ("kind: ConfigMap", [], "no ModelDeployment"),
+        ("a: [", [], "no YAML"),
+    ],
+)
+def test_render_tells_what_is_wrong(
+    text: str, arguments: list[str], words: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(text)
+    assert main(["render", "-f", str(file), *arguments]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_render_warns_of_fields_that_would_be_dropped(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(yaml.safe_dump(model_deployment(rolout={})))
+    assert main(["render", "-f", str(file)]) == 0
+    assert "warning: spec.rolout" in capsys.readouterr().err
+
+
+def test_a_file_that_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "-f", str(tmp_path / "none")]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["status", "m"], ["promote", "m", "--full"], ["-n", "x", "abort", "m", "--wait"]])
+def test_a_cluster_that_does_not_answer_is_told(
+    command: list[str], kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 1
+    assert "KUBECONFIG" in capsys.readouterr().err
+
+
+def test_a_missing_kubeconfig_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert main(["explain", "m"]) == 1
+    assert "KUBECONFIG" in capsys.readouterr().err
+
+
+def test_the_namespace_is_that_of_the_context(kubeconfig: Path) -> None:
+    assert current_namespace({"KUBECONFIG": str(kubeconfig)}) == "models"
+    assert current_namespace({"KUBECONFIG": str(kubeconfig) + "-none"}) == "default"
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["status"], ["render"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def test_the_operators_flags_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--help"])
+    assert ended.value.code == 0
+    assert "--prometheus-url" in capsys.readouterr().out
