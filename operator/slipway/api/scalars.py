@@ -4,8 +4,9 @@ They stay the string that the user wrote, so that a default in the schema, a val
 cluster compare equal; their number is a property.
 """
 
+import math
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -15,6 +16,7 @@ __all__ = ["DecimalString", "Duration", "Quantity", "format_duration"]
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_LONGEST_PLAIN = 24
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)([EPTGMk]i?|Ki|m)?$")
 _SUFFIX: dict[str, Decimal] = (
     {"": Decimal(1), "m": Decimal("0.001")}
@@ -102,12 +104,15 @@ class DecimalString(_PatternString):
 
     @classmethod
     def of(cls, number: float, digits: int = 4) -> Self:
-        """A number rounded to significant digits, written without an exponent where that is short."""
-        try:
-            text = format(Decimal(f"{number:.{digits}g}"), "f")
-        except InvalidOperation as error:
-            raise ValueError(f"{number!r} is not a finite number") from error
-        return cls(text)
+        """A number rounded to significant digits, with an exponent only where it would be long without.
+
+        Raises ValueError for a number that is not finite.
+        """
+        if not math.isfinite(number):
+            raise ValueError(f"{number!r} is not a finite number")
+        short = f"{number:.{digits}g}"
+        plain = format(Decimal(short), "f")
+        return cls(plain if len(plain) <= _LONGEST_PLAIN else short.replace("e+", "e"))
 
 
 def format_duration(seconds: float) -> str:
