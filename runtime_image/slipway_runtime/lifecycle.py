@@ -130,9 +130,11 @@ class Server:
     def _start(self, service: ModelService, warm: WarmModel) -> None:
         limits = self._settings.limits
         cost = CostModel(inline_allowed=not warm.model.on_accelerator)
-        # The last timings of a size are the warm ones.
-        for timing in warm.timings[-len(warm.timings) // 2 :]:
-            cost.observe(timing.rows, timing.seconds)
+        for rows in {timing.rows for timing in warm.timings}:
+            seconds = [timing.seconds for timing in warm.timings if timing.rows == rows]
+            # The later executions of a size are the warm ones.
+            for one in seconds[len(seconds) // 2 :]:
+                cost.observe(rows, one)
         batcher = Batcher(
             warm.model,
             service.executor,

@@ -222,6 +222,39 @@ def test_no_bytes_break_the_decoder(body: bytes, length: str | None) -> None:
         decode_request(memoryview(body), length)
 
 
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=2)),
+    max_leaves=6,
+)
+plausible_inputs = st.fixed_dictionaries(
+    {
+        "name": st.one_of(st.just("x"), values),
+        "shape": st.one_of(st.lists(st.integers(0, 3), max_size=2), values),
+        "datatype": st.one_of(st.sampled_from(list(Datatype)), values),
+        "data": st.one_of(st.lists(st.integers(0, 1), max_size=6), values),
+    },
+    optional={"parameters": values},
+)
+plausible_requests = st.fixed_dictionaries(
+    {"inputs": st.one_of(st.lists(plausible_inputs, max_size=2), values)},
+    optional={"id": values, "parameters": values, "outputs": values},
+)
+
+
+@given(plausible_requests)
+def test_a_plausible_request_is_taken_or_refused(document: Any) -> None:
+    """Whatever stands in a field: a decoded request or a RequestFailure, never another exception."""
+    try:
+        request = decode_request(memoryview(json.dumps(document).encode()), None)
+    except RequestFailure as failure:
+        assert 400 <= failure.status < 500
+        return
+    for tensor, entry in zip(request.inputs, document["inputs"], strict=True):
+        assert tensor.shape == tuple(entry["shape"])
+        assert tensor.array.dtype == tensor.datatype.numpy
+
+
 def test_null_among_floats_is_nan_and_nested_lists_are_taken() -> None:
     array = decode_json("x", Datatype.FP32, (2, 2), [[1, None], [3.5, 4]])
     assert np.array_equal(array, np.array([[1, np.nan], [3.5, 4]], dtype=np.float32), equal_nan=True)

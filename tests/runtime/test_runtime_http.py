@@ -116,6 +116,14 @@ def test_pipelined_requests_are_answered_in_order(server: ServerThread) -> None:
     assert ids == list(range(100))
 
 
+def test_a_drain_answers_all_that_was_pipelined() -> None:
+    with ServerThread(echo_model(Datatype.FP32, batched=True)) as draining:
+        draining.on_loop(draining.listener.announce_close)
+        received = talk(draining.address, with_length(BODY) * 5)
+        assert statuses(received) == [200] * 5
+        assert received.count(b"Connection: close") == 1
+
+
 def test_byte_by_byte(server: ServerThread) -> None:
     host, _, port = server.address.partition(":")
     data = with_length(BODY, b"Connection: close\r\n")

@@ -57,7 +57,7 @@ def scan(path: Path) -> ExportedSignature:
             _check_pickles(archive, names)
             _check_configs(archive, names)
             document = _program(archive, names)
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RecursionError, ValueError, TypeError, AttributeError) as error:
         raise Refusal("NotAModel", "the archive of the exported program is damaged") from error
     _check_expressions(document)
     try:

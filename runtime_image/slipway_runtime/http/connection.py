@@ -237,7 +237,8 @@ class Connection(asyncio.Protocol):
             if answer is None:
                 break
             exchange = self._pending.popleft()
-            close = self.closing or not exchange.keep_alive
+            # In a drain the last of several pipelined answers closes, so that none is lost.
+            close = not exchange.keep_alive or (self.closing and self.idle)
             self._transport.writelines(render(exchange, answer, close))
             self._active = time.monotonic()
             if close:

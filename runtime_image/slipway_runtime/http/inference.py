@@ -53,6 +53,8 @@ class InferenceEndpoint:
                 self._submit(exchange, decode())
         except RequestFailure as failure:
             self._finish(exchange, failure_answer(failure))
+        except Exception as unexpected:
+            self._defect(exchange, unexpected)
 
     def close(self) -> None:
         """Let go of the threads."""

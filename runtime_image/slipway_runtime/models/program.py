@@ -15,6 +15,8 @@ from slipway_runtime.tensors.tensor import Signature, Tensor
 
 # What CUDA says when its context cannot be used any more by this process.
 _LOST = ("device-side assert", "illegal memory access", "unspecified launch failure", "CUDA error: ECC")
+# What torch says when the CPU's memory is not enough; there is no exception class for it.
+_CPU_MEMORY = "can't allocate memory"
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
@@ -55,6 +57,8 @@ class TorchProgram:
             torch.cuda.empty_cache()
             raise OutOfMemory(str(error)) from error
         except RuntimeError as error:
+            if _CPU_MEMORY in str(error):
+                raise OutOfMemory(str(error)) from error
             if any(sign in str(error) for sign in _LOST):
                 raise DeviceLost(str(error)) from error
             raise

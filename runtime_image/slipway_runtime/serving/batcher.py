@@ -17,7 +17,7 @@ from functools import partial
 from slipway_runtime import journal
 from slipway_runtime.metrics.recorder import ServingMetrics
 from slipway_runtime.metrics.statistics import ModelStatistics
-from slipway_runtime.models.model import Model
+from slipway_runtime.models.model import DeviceLost, Model
 from slipway_runtime.protocol.failures import model_failed, overloaded, timed_out, unavailable
 from slipway_runtime.protocol.request import InferRequest
 from slipway_runtime.serving.batch import run_batch
@@ -189,7 +189,7 @@ class Batcher:
         journal.record("executor-failed", "error", cause=f"{type(error).__name__}: {error}")
         for job in jobs:
             job.finish(model_failed())
-        if error is not None:
+        if isinstance(error, DeviceLost):
             self._device_lost(error)
         if len(self._line):
             self._wake_up()

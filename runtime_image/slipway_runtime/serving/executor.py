@@ -75,15 +75,23 @@ class Executor:
         return self._reported
 
     def _run(self) -> None:
-        if self._prepare is not None:
-            self._prepare()
+        unprepared = self._prepared()
         while (item := self._work.get()) is not None:
             work, finish = item
             result: Any = None
-            error: BaseException | None = None
+            error = unprepared
             try:
-                result = work()
+                result = work() if unprepared is None else None
             except BaseException as caught:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(finish, result, error)
+
+    def _prepared(self) -> BaseException | None:
+        """What went wrong in the preparation: then all work fails with it, rather than waiting for ever."""
+        try:
+            if self._prepare is not None:
+                self._prepare()
+        except BaseException as error:
+            return error
+        return None
