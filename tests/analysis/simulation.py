@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
 from slipway.analysis.evidence import (
     ABSOLUTE_ALTERNATIVES,
     HARM_ALTERNATIVES,
@@ -163,7 +162,8 @@ def z_score(total: Array, ratio: float) -> Array:
     n_c, y_c, n_s, y_s = total
     p_c, p_s = y_c / n_c, y_s / n_s
     deviation = np.sqrt(p_c * (1 - p_c) / n_c + ratio**2 * p_s * (1 - p_s) / n_s)
-    return np.divide(p_c - ratio * p_s, deviation, out=np.zeros_like(p_c), where=deviation > 0)
+    score: Array = np.divide(p_c - ratio * p_s, deviation, out=np.zeros_like(p_c), where=deviation > 0)
+    return score
 
 
 def rows() -> list[tuple[Case, Outcome]]:

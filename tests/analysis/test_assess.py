@@ -2,16 +2,17 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from slipway.analysis import assess
 from slipway.api.rollout import Analysis, Check, MetricKind
 from slipway.api.samples import CounterSeries, MetricsView, RevisionMetrics
 from slipway.api.scalars import DecimalString, Duration
 from slipway.api.status import CheckStatus, Counts, Verdict
+
 from tests.analysis.traffic import CANDIDATE, STABLE, Pod, view
 
 ERRORS = Check(name="errors", metric=MetricKind.ERROR_RATE, max_value=DecimalString("0.02"))
@@ -49,7 +50,7 @@ def reread(checks):
     return tuple(CheckStatus.model_validate(json.loads(json.dumps(check.to_wire()))) for check in checks)
 
 
-def fleet(candidate_rate=0.0, stable_rate=0.0, candidates=1, **options):
+def fleet(candidate_rate=0.0, stable_rate=0.0, candidates=1, **options: Any) -> tuple[list[Pod], list[Pod]]:
     return (
         [Pod.steady(f"c-{n}", 10, candidate_rate, 10 + n, begin=3.0 + n, **options) for n in range(candidates)],
         [Pod.steady("s-0", 90, stable_rate, 20, begin=8.0, **options)],
@@ -320,10 +321,7 @@ def test_broken_logs_in_the_status_start_anew():
 
 def test_a_restarted_pod_counts_from_zero():
     candidate, stable = fleet(0.0)
-    history = [
-        entry if entry[0] < 300 else (entry[0], *(count - 200 + 10 for count in entry[1:2]), 0, 0)
-        for entry in candidate[0].history
-    ]
+    history = [(at, asked if at < 300 else asked - 190, bad, slow) for at, asked, bad, slow in candidate[0].history]
     restarted = [Pod("c-0", history)]
     counts = look(view(restarted, stable, now=400.0)).checks[0].candidate
     assert 0 < counts.requests <= look(view(candidate, stable, now=400.0)).checks[0].candidate.requests

@@ -1,7 +1,6 @@
 """Hard breakers: what trips them, what must not, and that they need no metrics."""
 
 import pytest
-
 from slipway.analysis import tripped
 from slipway.api.observed import PodView, RevisionView
 from slipway.api.samples import CounterSeries, RevisionMetrics

@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from slipway.api.counters import Increase, covered_from, increases, scrape_times
 from slipway.api.samples import CounterSeries, MetricsView, RevisionMetrics
 

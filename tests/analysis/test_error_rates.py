@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from slipway.analysis.evidence import HarmTest, SafetyTest, WindowCounts
+
 from tests.analysis.simulation import ALPHA, BEGIN, CASES, DOCUMENT, END, Case, Wealth, ever_alarmed, rows
 
 
@@ -16,7 +16,7 @@ def test_the_simulation_is_the_operators_own_arithmetic():
     random = np.random.default_rng(7)
     harm, safety, runs = HarmTest(1.5, 20.0), SafetyTest(1.5, 0.02, 20.0), 40
     wealth = Wealth(harm, safety, runs)
-    logs = [((), ()) for _ in range(runs)]
+    logs: list[tuple[tuple[float, ...], tuple[float, ...]]] = [((), ())] * runs
     for window in range(1, 60):
         n_c = random.integers(1, 30, runs).astype(float)
         n_s = random.integers(0, 200, runs).astype(float)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from slipway.analysis.evidence import (
     HARM_ALTERNATIVES,
     SAFETY_WEIGHTS,
@@ -121,7 +120,8 @@ def test_one_window_never_finds_harm_however_bad_it_is():
 
 
 def test_a_candidate_that_turns_bad_late_is_found_soon():
-    test, logs, windows = HarmTest(1.5, 40.0), (), 0
+    test, windows = HarmTest(1.5, 40.0), 0
+    logs: tuple[float, ...] = ()
     for _ in range(2000):
         windows += 1
         logs = test.advance(logs, windows, WindowCounts(50, 1, 450, 9))
@@ -133,7 +133,8 @@ def test_a_candidate_that_turns_bad_late_is_found_soon():
 
 
 def test_safety_can_be_taken_back():
-    test, logs = SafetyTest(1.5, 0.01, 20.0), ()
+    test = SafetyTest(1.5, 0.01, 20.0)
+    logs: tuple[float, ...] = ()
     for _ in range(1000):
         logs = test.advance(logs, WindowCounts(100, 0, 900, 0))
     assert test.wealth(logs) >= test.bound

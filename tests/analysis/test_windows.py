@@ -1,7 +1,6 @@
 """Windows: on a grid, closed, counted once, exact."""
 
 import pytest
-
 from slipway.analysis.windows import (
     Span,
     closed_windows,
@@ -11,6 +10,7 @@ from slipway.analysis.windows import (
     window_length,
 )
 from slipway.api.samples import LatencySeries, MetricsView, RevisionMetrics
+
 from tests.analysis.traffic import CANDIDATE, STABLE, Pod, view
 
 ARMS = (CANDIDATE, STABLE)
@@ -21,7 +21,7 @@ def windows(metrics, counting_from, counted=None, interval=30.0, source=error_se
     return closed_windows(metrics, ARMS, source, span)
 
 
-def pods(error_rate=0.1):
+def pods(error_rate: float = 0.1) -> tuple[list[Pod], list[Pod]]:
     return [Pod.steady("c-0", 4, error_rate, 1)], [Pod.steady("s-0", 40, error_rate, 2, begin=8.0)]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from slipway.api.samples import CounterSeries, LatencySeries, MetricsView, RevisionMetrics
 
 CANDIDATE = "m-v2-22222222"

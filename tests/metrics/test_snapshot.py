@@ -1,0 +1,241 @@
+"""Typed samples: what a value is, how far it can be trusted, and why."""
+
+import math
+
+import pytest
+from slipway.api.samples import Quality
+from slipway.metrics import PrometheusSource
+
+from tests.metrics.prometheus import MODEL, FakePrometheus, Series, server, serving
+
+NOW = 1000.0
+TIMES = [NOW - 5 - 15 * n for n in range(18, -1, -1)]
+REVISION = MODEL["revision"]
+
+
+def line(per_scrape, begin=0.0, times=TIMES):
+    return [(at, begin + per_scrape * n) for n, at in enumerate(times)]
+
+
+def flat(value, times=TIMES):
+    return [(at, value) for at in times]
+
+
+def alive(pod, times=TIMES, value=0.0):
+    return server(pod, "slipway_requests_in_flight", flat(value, times))
+
+
+def requests(pod, per_scrape, code="200", times=TIMES, **labels):
+    return server(pod, "slipway_requests_total", line(per_scrape, times=times), code=code, shadow="false", **labels)
+
+
+async def read(fake, now=NOW, **options):
+    with serving(fake) as url:
+        source = PrometheusSource(url, **options)
+        try:
+            return await source.snapshot(now)
+        finally:
+            source.close()
+
+
+async def revision(*series, down=(), **options):
+    snapshot = await read(FakePrometheus(list(series), [{"namespace": "nlp", "pod": pod} for pod in down]), **options)
+    assert snapshot.available, snapshot.error
+    return snapshot.view("nlp", "sentiment").of(REVISION)
+
+
+async def test_arrivals_are_exact_increases_over_the_time_between_scrapes():
+    metrics = await revision(alive("p-0"), requests("p-0", 30.0), requests("p-0", 15.0, code="503"))
+    assert metrics.arrivals.ok
+    assert metrics.arrivals.value == pytest.approx(3.0)
+    assert metrics.arrivals.at == NOW - 5
+    assert metrics.error_rate.value == pytest.approx(1 / 3)
+    assert metrics.reporting_pods == {"p-0"}
+
+
+async def test_pods_are_added_up():
+    metrics = await revision(
+        alive("p-0", value=2.0), requests("p-0", 30.0), alive("p-1", value=3.0), requests("p-1", 15.0)
+    )
+    assert metrics.arrivals.value == pytest.approx(3.0)
+    assert metrics.in_flight.value == 5.0
+
+
+async def test_zero_is_a_value_where_the_server_is_alive():
+    metrics = await revision(alive("p-0"))
+    assert (metrics.arrivals.quality, metrics.arrivals.value) == (Quality.OK, 0.0)
+    assert metrics.error_rate.quality is Quality.MISSING
+
+
+async def test_nothing_known_is_missing_and_never_zero():
+    metrics = await revision()
+    assert metrics.arrivals.quality is Quality.MISSING
+    assert metrics.reporting_pods == frozenset()
+
+
+async def test_the_first_requests_of_a_code_count():
+    late = server("p-0", "slipway_requests_total", [(NOW - 5, 6.0)], code="500", shadow="false")
+    metrics = await revision(alive("p-0"), requests("p-0", 15.0), late)
+    assert metrics.error_rate.value == pytest.approx(6 / (4 * 15 + 6))
+
+
+async def test_a_restart_is_no_negative_rate():
+    values = [(at, 100.0 + 15 * n if n < 16 else 15.0 * (n - 15)) for n, at in enumerate(TIMES)]
+    restarted = server("p-0", "slipway_requests_total", values, code="200", shadow="false")
+    assert (await revision(alive("p-0"), restarted)).arrivals.value == pytest.approx(1.0)
+
+
+async def test_a_pod_scraped_once_has_no_rate_yet():
+    metrics = await revision(alive("p-0"), requests("p-0", 15.0), alive("p-1", [NOW - 3]))
+    assert metrics.arrivals.quality is Quality.PARTIAL
+    assert metrics.arrivals.value == pytest.approx(1.0)
+    assert "p-1" in metrics.arrivals.reason
+    alone = await revision(alive("p-1", [NOW - 3]))
+    assert alone.arrivals.quality is Quality.MISSING
+
+
+OLD = [at - 60 for at in TIMES]
+
+
+async def test_old_scrapes_are_stale():
+    metrics = await revision(alive("p-0", OLD), requests("p-0", 15.0, times=OLD))
+    assert metrics.arrivals.quality is Quality.STALE
+    assert metrics.in_flight.quality is Quality.STALE
+    assert metrics.requests, "evidence stays readable"
+
+
+async def test_a_pod_that_is_gone_is_forgotten():
+    metrics = await revision(alive("p-0"), requests("p-0", 15.0), alive("gone", OLD), requests("gone", 15.0, times=OLD))
+    assert metrics.arrivals.ok
+    assert metrics.arrivals.value == pytest.approx(1.0)
+    assert metrics.reporting_pods == {"p-0"}
+
+
+async def test_a_pod_that_is_down_makes_sums_partial():
+    metrics = await revision(
+        alive("p-0"), requests("p-0", 15.0), alive("p-1", OLD), requests("p-1", 15.0, times=OLD), down=["p-1"]
+    )
+    for sample in (metrics.arrivals, metrics.in_flight, metrics.error_rate):
+        assert sample.quality is Quality.PARTIAL
+        assert "p-1" in sample.reason
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+async def test_no_number_is_invalid(value):
+    broken = server("p-0", "slipway_requests_total", [*line(1.0)[:-1], (NOW - 5, value)], code="200", shadow="false")
+    metrics = await revision(alive("p-0", value=value), broken)
+    assert metrics.in_flight.quality is Quality.INVALID
+    assert metrics.arrivals.quality is Quality.INVALID
+    assert all(math.isfinite(sample) for series in metrics.requests for _, sample in series.samples)
+
+
+async def test_two_scrapers_do_not_double_the_requests():
+    offset = [at - 4 for at in TIMES]
+    other = {"job": "other"}
+    metrics = await revision(
+        alive("p-0"),
+        requests("p-0", 15.0),
+        server("p-0", "slipway_requests_in_flight", flat(0.0, offset), **other),
+        requests("p-0", 15.0, times=offset, **other),
+    )
+    assert metrics.arrivals.value == pytest.approx(1.0)
+    assert len(metrics.requests) == 1
+
+
+async def test_a_renamed_job_is_no_new_pod():
+    early, late = TIMES[:10], TIMES[10:]
+    metrics = await revision(
+        server("p-0", "slipway_requests_in_flight", flat(0.0, early), job="old"),
+        server("p-0", "slipway_requests_total", line(15.0, 1000.0, early), code="200", shadow="false", job="old"),
+        server("p-0", "slipway_requests_in_flight", flat(0.0, late), job="new"),
+        server("p-0", "slipway_requests_total", line(15.0, 1150.0, late), code="200", shadow="false", job="new"),
+    )
+    assert metrics.arrivals.value == pytest.approx(1.0)
+    assert len(metrics.requests[0].samples) == len(TIMES)
+
+
+async def test_shadow_requests_are_not_served_ones():
+    shadow = server("p-0", "slipway_requests_total", line(150.0), code="200", shadow="true")
+    metrics = await revision(alive("p-0"), requests("p-0", 15.0), shadow)
+    assert metrics.arrivals.value == pytest.approx(1.0)
+
+
+def buckets(pod, counts):
+    name = "slipway_request_duration_seconds_bucket"
+    return [server(pod, name, line(per_scrape), le=bound, shadow="false") for bound, per_scrape in counts.items()]
+
+
+async def test_the_99th_percentile_is_interpolated_over_all_pods():
+    metrics = await revision(
+        alive("p-0"),
+        alive("p-1"),
+        *buckets("p-0", {"0.1": 45.0, "0.2": 50.0, "+Inf": 50.0}),
+        *buckets("p-1", {"0.1": 45.0, "0.2": 50.0, "+Inf": 50.0}),
+    )
+    assert metrics.latency_p99.value == pytest.approx(0.19)
+    assert {series.bound for series in metrics.latencies} == {0.1, 0.2, math.inf}
+
+
+async def test_beyond_the_last_bound_the_percentile_is_that_bound():
+    metrics = await revision(alive("p-0"), *buckets("p-0", {"0.1": 10.0, "+Inf": 50.0}))
+    assert metrics.latency_p99.value == 0.1
+
+
+async def test_no_requests_have_no_percentile():
+    metrics = await revision(alive("p-0"), *buckets("p-0", {"0.1": 0.0, "+Inf": 0.0}))
+    assert metrics.latency_p99.quality is Quality.MISSING
+
+
+async def test_queue():
+    metrics = await revision(
+        alive("p-0"),
+        server("p-0", "slipway_queue_duration_seconds_sum", line(3.0)),
+        server("p-0", "slipway_queue_duration_seconds_count", line(30.0)),
+        server("p-0", "slipway_queue_depth", flat(7.0)),
+    )
+    assert metrics.queue_time.value == pytest.approx(0.1)
+    assert metrics.queue_depth.value == 7.0
+
+
+async def test_an_idle_queue_waits_zero_seconds_and_none_is_missing():
+    idle = await revision(
+        alive("p-0"),
+        server("p-0", "slipway_queue_duration_seconds_sum", flat(3.0)),
+        server("p-0", "slipway_queue_duration_seconds_count", flat(30.0)),
+    )
+    assert (idle.queue_time.quality, idle.queue_time.value) == (Quality.OK, 0.0)
+    assert (await revision(alive("p-0"))).queue_time.quality is Quality.MISSING
+
+
+async def test_revisions_and_models_are_kept_apart():
+    other = Series({**requests("q-0", 0.0).labels, "revision": "sentiment-v2-bbbbbbbb"}, line(30.0))
+    elsewhere = Series({**requests("p-0", 0.0).labels, "namespace": "vision"}, line(60.0))
+    snapshot = await read(FakePrometheus([alive("p-0"), requests("p-0", 15.0), other, elsewhere]))
+    view = snapshot.view("nlp", "sentiment")
+    assert view.of(REVISION).arrivals.value == pytest.approx(1.0)
+    assert view.of("sentiment-v2-bbbbbbbb").arrivals.value == pytest.approx(2.0)
+    assert snapshot.view("vision", "sentiment").of(REVISION).arrivals.value == pytest.approx(4.0)
+    unknown = snapshot.view("nlp", "other")
+    assert (unknown.available, unknown.revisions) == (True, {})
+
+
+async def test_series_without_pod_or_namespace_belong_to_nobody():
+    labels = {name: value for name, value in requests("p-0", 1.0).labels.items() if name != "namespace"}
+    snapshot = await read(FakePrometheus([Series(labels, line(1.0))]))
+    assert snapshot.available
+    assert snapshot.views == {}
+
+
+@pytest.mark.parametrize(("distance", "seen"), [(15.0, 15.0), (1.02, 1.0), (0.5, 0.5)])
+async def test_the_scrape_interval_is_seen(distance, seen):
+    times = [NOW - distance * n for n in range(20, -1, -1)]
+    snapshot = await read(FakePrometheus([alive("p-0", times)]))
+    assert snapshot.view("nlp", "sentiment").scrape_interval == seen
+
+
+async def test_the_number_of_queries_does_not_grow_with_objects():
+    few = FakePrometheus([alive("p-0")])
+    many = FakePrometheus([Series({**alive("p-0").labels, "model": f"m{n}"}, flat(0.0)) for n in range(50)])
+    await read(few)
+    await read(many)
+    assert len(few.queries) == len(many.queries) == 6
