@@ -1,0 +1,300 @@
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from slipway.api.events import EventRecord
+from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.status import ModelDeploymentStatus, Phase
+from slipway.engine.reconcile import Outcome
+from slipway.kube.failures import UnavailableError
+from slipway.kube.kinds import SERVICE
+from slipway.kube.metadata import Key
+
+from tests.engine.world import KEY, World, versions
+from tests.kube.memory_api import status
+
+ROLLOUT = {
+    "steps": [{"weight": 20, "hold": "10s"}, {"weight": 50, "hold": "10s"}],
+    "keepPrevious": "10s",
+    "analysis": {"checks": []},
+}
+
+
+def weights(world: World) -> dict[str, int]:
+    route = world.api.find("virtualservices", *KEY)
+    default = next((item for item in route["spec"]["http"] if item["name"] == "default"), None) if route else None
+    entries = default["route"] if default else []
+    return {entry["destination"]["subset"].split("-")[1]: entry["weight"] for entry in entries}
+
+
+def decision(**fields: Any) -> SimpleNamespace:
+    status = ModelDeploymentStatus(phase=Phase.PENDING, observed_generation=1)
+    plain = {
+        "status": status,
+        "spec": ModelDeploymentSpec.from_wire(versions("v1")),
+        "revisions": {},
+        "requeue_after": None,
+        "events": (),
+        "apply": False,
+    }
+    return SimpleNamespace(**(plain | fields))
+
+
+def deciding(**fields: Any) -> World:
+    world = World(decide=lambda raw, observed, metrics, now: decision(**fields))
+    world.declare(versions("v1"))
+    return world
+
+
+async def test_the_status_is_written_before_any_effect():
+    world = deciding(apply=True)
+    await world.reconcile()
+    first, *rest = [call.path for call in world.api.mutations()]
+    assert first.endswith("/modeldeployments/sentiment/status")
+    assert [path.split("/")[-2] for path in rest] == ["services"]
+
+
+async def test_without_apply_no_child_is_touched():
+    world = deciding(apply=False, events=(EventRecord("InvalidSpec", "no"),))
+    await world.reconcile()
+    assert len(world.api.mutations()) == 1
+    assert world.events == [EventRecord("InvalidSpec", "no")]
+
+
+async def test_an_equal_status_is_not_written_again():
+    world = deciding()
+    await world.reconcile()
+    before = world.api.writes
+    await world.reconcile()
+    assert world.api.writes == before
+
+
+async def test_the_action_of_people_is_kept():
+    world = deciding()
+    world.declare(versions("v1"))
+    stored = world.api.get("modeldeployments", *KEY)
+    action = {"id": "a-1", "verb": "Promote", "by": "me", "reason": ""}
+    world.api.put({**stored, "status": {"action": action, "phase": "Ready", "unknown": 1}})
+    await world.reconcile()
+    assert world.status["action"] == action
+    assert world.status["phase"] == "Pending"
+    assert "unknown" not in world.status
+
+
+async def test_a_conflict_means_start_again_without_effects_or_events():
+    world = deciding(apply=True, events=(EventRecord("Promoted", "yes"),))
+    world.api.faults.append(lambda call: status(409, "Conflict", "changed") if call.method == "PATCH" else None)
+    assert await world.reconcile() == Outcome("conflict")
+    assert (world.events, world.api.writes) == ([], 0)
+
+
+async def test_a_spec_that_changes_under_way_is_a_conflict():
+    world = World()
+    world.declare(versions("v1"))
+
+    def change(raw, observed, metrics, now):
+        world.declare(versions("v1", "v2", serve="v1"))
+        return decision()
+
+    world.decide = change
+    world.start()
+    assert (await world.reconcile()).result == "conflict"
+    assert world.status == {}
+
+
+async def test_an_object_that_is_gone_or_going_is_left_alone():
+    world = World()
+    assert await world.reconciler.reconcile(KEY) == Outcome("gone")
+    world.declare(versions("v1"))
+    world.api.get("modeldeployments", *KEY)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert await world.reconciler.reconcile(KEY) == Outcome("gone")
+    assert world.api.writes == 0
+
+
+async def test_the_decisions_requeue_is_passed_on():
+    world = deciding(requeue_after=7.0)
+    assert await world.reconcile() == Outcome("ok", 7.0)
+
+
+async def test_a_failing_api_server_is_raised_after_the_status_is_safe():
+    world = deciding(apply=True)
+    await world.resync.once()
+    down = status(503, "ServiceUnavailable", "down")
+    world.api.faults.append(lambda call: down if "services" in call.path else None)
+    with pytest.raises(UnavailableError):
+        await world.reconciler.reconcile(KEY)
+    assert world.status["phase"] == "Pending"
+
+
+async def test_a_first_deployment_comes_to_rest_and_a_second_look_writes_nothing():
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    assert (world.status["phase"], world.status["stable"]) == ("Ready", "v1")
+    assert weights(world) == {"v1": 100}
+    world.start()
+    before = world.api.writes
+    await world.reconcile()
+    assert world.api.writes == before
+
+
+async def rolled_out() -> World:
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    world.declare(versions("v1", "v2", serve="v2", rollout=ROLLOUT))
+    return world
+
+
+async def test_a_rollout_goes_through_its_steps_and_counts_itself():
+    world = await rolled_out()
+    seen = []
+    for _ in range(40):
+        await world.reconcile()
+        world.pods_follow()
+        world.now += 6
+        if weights(world) not in seen:
+            seen.append(weights(world))
+    assert seen == [
+        {"v1": 100},
+        {"v1": 100, "v2": 0},
+        {"v1": 80, "v2": 20},
+        {"v1": 50, "v2": 50},
+        {"v1": 0, "v2": 100},
+        {"v2": 100},
+    ]
+    metrics = world.telemetry.exposition().decode()
+    assert 'slipway_operator_rollouts_total{outcome="Promoted"} 2.0' in metrics
+    # The first version's one weight and the three of the rollout.
+    assert "slipway_operator_weight_applied_seconds_count 4.0" in metrics
+    assert [key[2].split("-")[1] for key in world.api.objects if key[0] == "deployments"] == ["v2"]
+
+
+async def test_killed_after_any_write_it_ends_in_the_same_place_with_no_step_skipped():
+    whole = await rolled_out()
+    before = copy.deepcopy(whole.api), whole.now
+    start = whole.api.writes
+    await whole.settle()
+    total = whole.api.writes - start
+    assert total > 15
+    for after in range(total):
+        world = World(api=copy.deepcopy(before[0]), now=before[1])
+        assert await world.die_and_restart(after), f"only {after} writes"
+        seen = [weights(world)]
+        for _ in range(40):
+            await world.reconcile()
+            world.pods_follow()
+            world.now += 6
+            if weights(world) != seen[-1]:
+                seen.append(weights(world))
+        course = [item["v2"] for item in seen if "v2" in item]
+        assert course == sorted(course), f"killed after {after}: {course}"
+        assert set(course) | {0, 20, 50, 100} == {0, 20, 50, 100}
+        assert weights(world) == {"v2": 100}
+        assert [entry["outcome"] for entry in world.status["history"]] == ["Promoted", "Promoted"]
+        assert {key[0:1] + key[2:] for key in world.api.objects} == {key[0:1] + key[2:] for key in whole.api.objects}
+
+
+async def test_a_foreign_service_of_our_name_is_told_and_left_untouched_until_it_is_gone():
+    world = World()
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": KEY.namespace, "name": KEY.name},
+        "spec": {"ports": []},
+    }
+    world.api.put(foreign)
+    world.declare(versions("v1"))
+    assert (await world.reconcile()).requeue_after == 0.0
+    blocked = await world.reconcile()
+    assert blocked.requeue_after == 30.0
+    ready = next(item for item in world.status["conditions"] if item["type"] == "Ready")
+    assert ready["reason"] == "Conflict"
+    assert "Service sentiment exists and was not made by Slipway" in ready["message"]
+    assert world.api.get("services", *KEY)["spec"] == {"ports": []}
+    assert {key[0] for key in world.api.objects} == {"services", "modeldeployments"}
+    world.api.drop("services", *KEY)
+    await world.settle()
+    assert world.status["phase"] == "Ready"
+
+
+async def test_a_host_of_somebody_else_is_a_conflict():
+    world = World()
+    world.api.put(
+        {
+            "apiVersion": "networking.istio.io/v1",
+            "kind": "VirtualService",
+            "metadata": {"namespace": "web", "name": "old"},
+            "spec": {"hosts": ["sentiment.example.com"], "gateways": ["istio-ingress/public"]},
+        }
+    )
+    traffic = {"hosts": ["sentiment.example.com"], "gateways": ["istio-ingress/public"]}
+    world.declare(versions("v1", traffic=traffic))
+    await world.reconcile()
+    ready = next(item for item in world.status["conditions"] if item["type"] == "Ready")
+    assert (ready["reason"], "web/old" in ready["message"]) == ("Conflict", True)
+    assert world.api.find("services", *KEY) is None
+
+
+async def test_a_foreign_edit_of_the_weights_is_repaired_and_reported():
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    route = world.api.get("virtualservices", *KEY)
+    edited = {**route, "spec": {**route["spec"], "http": []}}
+    edited["metadata"] = {**route["metadata"], "managedFields": [{"manager": "kubectl-edit", "time": "2026"}]}
+    world.api.put(edited)
+    await world.reconcile()
+    assert weights(world) == {"v1": 100}
+    (event,) = [event for event in world.events if event.reason == "DriftRepaired"]
+    assert "kubectl-edit" in event.message
+    metrics = world.telemetry.exposition().decode()
+    assert 'slipway_operator_drift_repairs_total{kind="VirtualService",result="repaired"} 1.0' in metrics
+
+
+async def test_a_refused_deployment_shows_in_status():
+    world = World()
+    bad = status(422, "Invalid", "spec.template.spec.containers[0].image: Required value")
+    world.api.faults.append(lambda call: bad if call.method == "PATCH" and "/deployments/" in call.path else None)
+    world.declare(versions("v1"))
+    await world.reconcile()
+    await world.reconcile()
+    assert "Required value" in world.status["rollout"]["message"]
+    assert any(event.reason == "ApplyRefused" for event in world.events)
+    world.api.faults.clear()
+    await world.settle()
+    assert world.status["phase"] == "Ready"
+
+
+async def test_a_cluster_without_a_mesh_is_waited_for():
+    world = World()
+    world.api.unknown |= {"virtualservices", "destinationrules"}
+    world.declare(versions("v1"))
+    outcome = await world.reconcile()
+    assert outcome.requeue_after is not None
+    assert world.api.find("services", *KEY) is not None
+    world.api.unknown.clear()
+    await world.settle()
+    assert world.status["phase"] == "Ready"
+
+
+async def test_children_of_a_deleted_namesake_are_waited_for():
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    old = world.api.drop("modeldeployments", *KEY)
+    world.declare(versions("v1"))
+    assert world.api.get("modeldeployments", *KEY)["metadata"]["uid"] != old["metadata"]["uid"]
+    world.start()
+    outcome = await world.reconcile()
+    assert outcome.requeue_after is not None
+    assert outcome.requeue_after <= 2.0
+    assert world.api.get("services", *KEY)["metadata"]["ownerReferences"][0]["uid"] == old["metadata"]["uid"]
+    for key, obj in list(world.api.objects.items()):
+        owners = obj["metadata"].get("ownerReferences") or []
+        if any(owner["uid"] == old["metadata"]["uid"] for owner in owners):
+            world.api.drop(*key)
+    await world.settle()
+    assert world.status["phase"] == "Ready"
+    assert world.cache.get(SERVICE, Key(*KEY)) is not None
