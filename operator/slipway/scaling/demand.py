@@ -92,4 +92,8 @@ def _follow(trend: DemandTrend, rate: float, horizon: float, now: float) -> tupl
 
 
 def _remember(level: float, slope: float, now: float) -> DemandTrend:
-    return DemandTrend(level=DecimalString.of(level, 6), slope=DecimalString.of(slope, 6), at=format_time(now))
+    return DemandTrend(level=_millionths(level), slope=_millionths(slope), at=format_time(now))
+
+
+def _millionths(rate: float) -> DecimalString:
+    return DecimalString.of(round(rate, 6), 9)

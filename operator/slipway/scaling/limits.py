@@ -63,21 +63,21 @@ def step(request: ScalingRequest, fleet: Fleet, proposal: Proposal, slow_start: 
     """Apply every limit to a proposal."""
     bounds = Bounds.of(request)
     plan = max(proposal.replicas, bounds.lower)
-    if plan < fleet.wanted:
+    if proposal.replicas > fleet.wanted:
+        chosen = _up(request, fleet, proposal)
+    elif plan < fleet.wanted:
         chosen = _down(request, fleet, proposal, plan, slow_start)
-    elif plan > fleet.wanted:
-        chosen = _up(request, fleet, proposal, plan)
     else:
-        reason = proposal.reason if proposal.replicas == plan else ScalingReason.AT_MINIMUM
-        chosen = Step(plan, reason, proposal.signal, proposal.message, proposal.detail)
+        reason = proposal.reason if proposal.replicas == fleet.wanted else ScalingReason.AT_MINIMUM
+        chosen = Step(fleet.wanted, reason, proposal.signal, proposal.message, proposal.detail)
     return _bounded(request, _without_surplus(fleet, chosen, bounds), bounds)
 
 
-def _up(request: ScalingRequest, fleet: Fleet, proposal: Proposal, plan: int) -> Step:
+def _up(request: ScalingRequest, fleet: Fleet, proposal: Proposal) -> Step:
     cap = min(_caps(request, fleet), key=lambda cap: cap.replicas)
-    if cap.replicas >= plan:
-        return Step(plan, proposal.reason, proposal.signal, proposal.message, proposal.detail)
-    message = f"{proposal.message}: {plan} wanted, {cap.detail}"
+    if cap.replicas >= proposal.replicas:
+        return Step(proposal.replicas, proposal.reason, proposal.signal, proposal.message, proposal.detail)
+    message = f"{proposal.message}: {proposal.replicas} wanted, {cap.detail}"
     reason = proposal.reason if cap.replicas > fleet.wanted else cap.reason
     return Step(cap.replicas, reason, proposal.signal, message, cap.detail)
 
