@@ -23,7 +23,7 @@ HEAD = f"POST {INFER} HTTP/1.1\r\nHost: a\r\n".encode()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerThread]:
-    bounds = Bounds(max_body=MAX_BODY, max_chunks=20, head_time=0.3, body_stall=0.3, idle_time=60, linger=0.5)
+    bounds = Bounds(max_body=MAX_BODY, max_chunks=20, head_time=1.0, body_stall=1.0, idle_time=60, linger=0.5)
     limits = Limits(max_request_bytes=MAX_BODY)
     with ServerThread(echo_model(Datatype.FP32, batched=True), limits, bounds) as started:
         yield started
