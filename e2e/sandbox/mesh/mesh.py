@@ -56,6 +56,7 @@ class Mesh:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._version = 0
+        self._effect = asyncio.Condition()
         self._refusal = ""
 
     @property
@@ -96,6 +97,11 @@ class Mesh:
     def weights(self) -> list[Json]:
         """The weights in effect, route by route, as ``/weights`` shows them."""
         return weight_report(self._proxy.applied)
+
+    async def changed(self) -> None:
+        """Wait until another configuration is in effect."""
+        async with self._effect:
+            await self._effect.wait()
 
     async def start(self) -> Self:
         """Start Envoy, read all objects and return once they are in effect.
@@ -169,7 +175,9 @@ class Mesh:
             self._keep_old(f"cannot be translated: {error!r}")
             return
         self._refusal = ""
-        self._version += 1
+        async with self._effect:
+            self._version += 1
+            self._effect.notify_all()
 
     def _keep_old(self, reason: str) -> None:
         if reason != self._refusal:
