@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "object-name",
         "",
-        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
         "metadata.name becomes the name of a Service: lower-case letters, digits and hyphens, first a letter",
     ),
     Rule(

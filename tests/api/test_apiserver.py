@@ -1,0 +1,175 @@
+"""The CRD in an API server: accepted, its rules enforced, nothing pruned, nothing defaulted that revisions cover."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any
+
+import aiohttp
+import pytest
+from slipway.api.rules import RULES
+from slipway.api.schema import crd, open_api_schema
+from slipway.api.status import ModelDeploymentStatus
+
+from e2e.sandbox.apiserver import ApiServer, User
+
+from .cases import RULE_CASES, RuleCase, model_deployment
+
+pytestmark = pytest.mark.integration
+
+TOKEN = "admin-token"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OBJECTS = "/apis/slipway.dev/v1alpha1/namespaces/default/modeldeployments"
+SCHEMA = open_api_schema()
+MESSAGES = {rule.name: rule.message for rule in RULES}
+
+
+class Api:
+    """Requests to the server as an admin."""
+
+    def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
+        self._server = server
+        self._session = session
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
+        url = self._server.url + path
+        async with self._session.request(method, url, json=body, headers=headers, **options) as response:
+            return response.status, await response.json()
+
+    async def create(self, obj: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return await self.call("POST", OBJECTS, obj)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    server = ApiServer(tokens={TOKEN: User("admin", groups=("system:masters",))})
+    await server.start()
+    try:
+        tls = ssl.create_default_context(cafile=str(server.ca_file))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
+            made = Api(server, session)
+            code, body = await made.call("POST", CRDS, crd())
+            assert code == 201, body
+            async with asyncio.timeout(10):
+                while (await made.call("GET", OBJECTS))[0] != 200:  # noqa: ASYNC110 - only asking tells
+                    await asyncio.sleep(0.01)
+            yield made
+    finally:
+        await server.stop()
+
+
+async def test_every_rule_is_enforced_with_its_message(api: Api) -> None:
+    for number, case in enumerate(RULE_CASES):
+        await _check_case(api, case, number)
+
+
+async def _check_case(api: Api, case: RuleCase, number: int) -> None:
+    kept = deepcopy(case.kept)
+    code, body = await api.call("POST", f"{OBJECTS}?dryRun=All", kept)
+    assert code == 201, (number, case.rule, body)
+    code, body = await api.call("POST", f"{OBJECTS}?dryRun=All", case.broken)
+    assert code == 422, (number, case.rule)
+    assert MESSAGES[case.rule] in body["message"], (number, case.rule)
+
+
+async def test_scalars_are_defaulted_but_nothing_that_revisions_cover(api: Api) -> None:
+    wanted = model_deployment(
+        runtime={"batching": {}, "limits": {}, "env": [{"name": "A"}]}, rollout={"analysis": {}}, autoscaling={}
+    )
+    wanted["spec"]["versions"][0] |= {"runtime": {"batching": {}}, "goldens": {"configMap": "g"}}
+    code, created = await api.create(wanted)
+    assert code == 201, created
+    spec = created["spec"]
+    assert spec["versions"] == wanted["spec"]["versions"]
+    assert spec["runtime"] == wanted["spec"]["runtime"]
+    assert (spec["replicas"], spec["suspend"]) == (1, False)
+    assert spec["autoscaling"]["maxReplicas"] == 8
+    assert spec["rollout"]["analysis"]["interval"] == "30s"
+
+
+async def test_no_field_of_the_spec_is_pruned(api: Api) -> None:
+    wanted = model_deployment()
+    wanted["spec"] = _filled(SCHEMA["properties"]["spec"], "spec")
+    code, created = await api.create(wanted)
+    assert code == 201, created
+    assert created["spec"] == wanted["spec"]
+
+
+async def test_every_field_of_the_status_survives(api: Api) -> None:
+    code, created = await api.create(model_deployment())
+    assert code == 201
+    status = _filled(SCHEMA["properties"]["status"], "status")
+    created["status"] = status
+    code, written = await api.call("PUT", f"{OBJECTS}/sentiment/status", created)
+    assert code == 200, written
+    assert written["status"] == status
+    typed = ModelDeploymentStatus.from_wire(written["status"])
+    assert typed.to_wire() == status
+    assert written["metadata"]["generation"] == created["metadata"]["generation"]
+
+
+async def test_scale_points_to_spec_replicas(api: Api) -> None:
+    await api.create(model_deployment(autoscaling={"mode": "External"}))
+    merge = {"Content-Type": "application/merge-patch+json"}
+    code, scaled = await api.call("PATCH", f"{OBJECTS}/sentiment/scale", {"spec": {"replicas": 3}}, headers=merge)
+    assert code == 200, scaled
+    _, read = await api.call("GET", f"{OBJECTS}/sentiment")
+    assert read["spec"]["replicas"] == 3
+
+
+async def test_an_object_with_wrong_types_or_unknown_fields_is_refused(api: Api) -> None:
+    code, body = await api.create(model_deployment(replicas="many"))
+    assert (code, body["reason"]) == (422, "Invalid")
+    unknown = model_deployment(rolout={})
+    code, body = await api.call("POST", f"{OBJECTS}?fieldValidation=Strict", unknown)
+    assert code == 400
+    assert "rolout" in body["message"]
+
+
+SAMPLES = {
+    "spec.serve": "vv",
+    "spec.versions[].name": "vv",
+    "spec.versions[].uri": "file:///vv",
+    "spec.versions[].runtime.podTemplate": {"spec": {"anything": [1]}},
+    "spec.rollout.approvedVersion": "vv",
+    "spec.traffic.experiments[].version": "vv",
+    "spec.traffic.mirror.version": "vv",
+    "spec.rollout.steps[].weight": 5,
+    "spec.rollout.analysis.checks[].query": "",
+    "spec.autoscaling.qps.upper": 9,
+    "spec.autoscaling.gpuUtilization.upper": 9,
+    "spec.autoscaling.maxReplicas": 9,
+    "spec.autoscaling.fallbackReplicas": 3,
+    "status.conditions[].status": "True",
+    "status.conditions[].reason": "Sample",
+}
+PATTERNS = {"ms|s|m|h|d": "5s", "Ki|Mi": "5Mi", "[eE]": "0.5", "[0-9a-f]{64}": "a" * 64, "[a-z0-9-]*$": "x-y"}
+
+
+def _filled(schema: dict[str, Any], path: str) -> Any:
+    """A value with every field set to something else than nothing."""
+    if path in SAMPLES:
+        return SAMPLES[path]
+    if "enum" in schema:
+        return next(value for value in schema["enum"] if value)
+    if schema.get("x-kubernetes-int-or-string"):
+        return "5Mi"
+    match schema["type"]:
+        case "object":
+            if schema.get("x-kubernetes-preserve-unknown-fields"):
+                return {"some": {"field": 1}}
+            return {name: _filled(below, f"{path}.{name}") for name, below in schema.get("properties", {}).items()}
+        case "array":
+            return [_filled(schema["items"], f"{path}[]")]
+        case "string":
+            pattern = schema.get("pattern", "")
+            return next((sample for part, sample in PATTERNS.items() if part in pattern), "vv")
+        case "boolean":
+            return True
+        case "integer":
+            return min(schema.get("maximum", 7), max(schema.get("minimum", 0), 7))
+        case other:
+            assert other == "number"
+            return min(schema.get("maximum", 7.5), 7.5) if "exclusiveMaximum" not in schema else 0.5
