@@ -333,3 +333,17 @@ def test_other_revisions_never_count():
     stranger = RevisionMetrics("m-v9", requests=(CounterSeries("x", "503", ((100.0, 0.0), (200.0, 900.0))),))
     crowded = replace(metrics, revisions={**metrics.revisions, "m-v9": stranger})
     assert look(crowded).checks == look(metrics).checks
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "stale", "quiet", "safe"])
+def test_while_nothing_happens_the_status_stays_as_it_is(kind):
+    candidate, stable = fleet(end=500.0 if kind == "stale" else 2000.0)
+    if kind == "quiet":
+        candidate, stable = quiet(candidate, after=200.0), quiet(stable, after=200.0)
+
+    def at(now):
+        return MetricsView(now, False, "no connection") if kind == "unavailable" else view(candidate, stable, now)
+
+    first = look(at(700.0), look(view(candidate, stable, 520.0)).checks)
+    later = 701.0 if kind == "safe" else 740.0
+    assert look(at(later), reread(first.checks)) == first

@@ -1,10 +1,14 @@
-"""Whether the metrics can be evidence at all: silence of the source is never one."""
+"""Whether the metrics can be evidence at all: silence of the source is never one.
+
+Messages say since when, not for how long, so that a status does not change while nothing happens.
+"""
 
 from dataclasses import dataclass
 
 from slipway.analysis.reasons import Reason
 from slipway.api.counters import scrape_times
 from slipway.api.samples import MetricsView
+from slipway.api.timestamps import whole_second
 
 __all__ = ["Silence", "silence"]
 
@@ -35,8 +39,8 @@ def silence(view: MetricsView, candidate: str, stable: str, now: float) -> Silen
             )
             return Silence(Reason.METRICS_UNAVAILABLE, message)
         if now - newest > patience:
-            return Silence(
-                Reason.METRICS_STALE,
-                f"the last scrape of {revision} is {round(now - newest)}s old; {patience:g}s are tolerated",
+            message = (
+                f"{revision} was last scraped at {whole_second(newest)}; {patience:g}s without a scrape are tolerated"
             )
+            return Silence(Reason.METRICS_STALE, message)
     return None

@@ -23,6 +23,7 @@ from slipway.api.rollout import Check
 from slipway.api.samples import MetricsView, RevisionMetrics
 from slipway.api.scalars import DecimalString
 from slipway.api.status import CheckStatus, Verdict
+from slipway.api.timestamps import whole_second
 
 __all__ = ["Trial"]
 
@@ -122,7 +123,8 @@ class Trial:
         quiet = self._span(ledger).closed
         idle = not ledger.candidate.requests and not ledger.stable.requests
         if quiet >= QUIET_WINDOWS or (idle and quiet):
-            return Reason.NO_TRAFFIC, f"no requests in the last {quiet} windows; {facts}"
+            since = whole_second(self.counting_from if ledger.counted is None else ledger.counted)
+            return Reason.NO_TRAFFIC, f"no requests since {since}; {facts}"
         if ledger.candidate.requests and not ledger.stable.requests:
             return Reason.NO_STABLE_BASELINE, f"stable has had no requests to compare with; {facts}"
         if suspicious and ledger.bad_windows < FEWEST_WINDOWS:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slipway.api.samples import MISSING, Quality, Sample
+from slipway.api.timestamps import whole_second
 from slipway.metrics.merging import largest, mean, merge
 from slipway.metrics.queries import GPU_RANGE
 from slipway.metrics.traces import Trace
@@ -116,7 +117,7 @@ def _reading(newest: tuple[float, float] | None, highest: float, device: _Device
         return Sample(reason=f"{device.name} does not export it")
     at, value = newest
     if now - at > GPU_RANGE:
-        return Sample(0.0, Quality.STALE, at, f"{device.name} is silent for {round(now - at)}s")
+        return Sample(0.0, Quality.STALE, at, f"{device.name} was last scraped at {whole_second(at)}")
     if not 0 <= value <= highest or value >= BLANK:
         return Sample(0.0, Quality.INVALID, at, f"{device.name} exports {value:g}")
     return Sample(value, Quality.OK, at)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slipway.api.counters import Increase, increases
 from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample
+from slipway.api.timestamps import whole_second
 from slipway.metrics.traces import Trace, finite
 
 __all__ = ["BUCKETS", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
@@ -93,7 +94,7 @@ class PodMetrics:
         at = min(trace.newest[0] for trace in traces)
         value = sum(trace.newest[1] for trace in traces)
         if pace.now - at > pace.patience:
-            return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} is {round(pace.now - at)}s old")
+            return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} was last scraped at {whole_second(at)}")
         if not math.isfinite(value):
             return Sample(0.0, Quality.INVALID, at, f"{self.pod}: {name} is {value}")
         return Sample(value, Quality.OK, at)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slipway.api.samples import MISSING, Quality, RevisionMetrics, Sample
+from slipway.api.timestamps import whole_second
 from slipway.metrics.gpu import PodGpu
 from slipway.metrics.merging import largest, mean, merge, total
 from slipway.metrics.pods import BUCKETS, REQUESTS, Pace, PodMetrics, bucket_bound
@@ -33,7 +34,7 @@ def revision_metrics(
         latencies=tuple(series for pod in pods for series in pod.latencies()),
     )
     if not fresh:
-        return _all_stale(evidence, max(pod.scrapes[-1] for pod in pods), pace)
+        return _all_stale(evidence, max(pod.scrapes[-1] for pod in pods))
     source, utilization = _utilization(fresh, gpus, silent, pace)
     return replace(
         evidence,
@@ -50,8 +51,8 @@ def revision_metrics(
     )
 
 
-def _all_stale(evidence: RevisionMetrics, newest: float, pace: Pace) -> RevisionMetrics:
-    stale = Sample(0.0, Quality.STALE, newest, f"the last scrape is {round(pace.now - newest)}s old")
+def _all_stale(evidence: RevisionMetrics, newest: float) -> RevisionMetrics:
+    stale = Sample(0.0, Quality.STALE, newest, f"no pod was scraped since {whole_second(newest)}")
     return replace(
         evidence,
         arrivals=stale,

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
-from requests import RequestException
+from requests import RequestException, Timeout, exceptions
 from urllib3.util.retry import Retry
 
 from slipway.metrics.queries import DOWN, gpu_query, server_queries
@@ -50,6 +50,11 @@ class PrometheusSource:
                 return await asyncio.to_thread(self._read, now)
         except TimeoutError:
             return self._unavailable(now, f"no answer within {self._timeout:g}s")
+        except Timeout:
+            return self._unavailable(now, f"no answer within {self._timeout:g}s")
+        except exceptions.ConnectionError:
+            # The library's own text holds the query, its time and an address in memory: another one at every try.
+            return self._unavailable(now, f"no connection to {self._connection.prometheus_host}")
         except (RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError) as error:
             return self._unavailable(now, str(error) or type(error).__name__)
 
