@@ -2,7 +2,6 @@
 
 import secrets
 
-import pytest
 import pytest_asyncio
 
 from e2e.sandbox.cluster import Sandbox
@@ -26,11 +25,3 @@ async def bench(sandbox):
         await client.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         yield Bench(client, name, sandbox)
         await client.request("DELETE", f"/api/v1/namespaces/{name}")
-
-
-def pytest_collection_modifyitems(items):
-    """Every test that uses the sandbox shares its event loop."""
-    for item in items:
-        if "sandbox" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"))
-            item.add_marker(pytest.mark.integration)

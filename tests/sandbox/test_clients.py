@@ -3,11 +3,14 @@
 import asyncio
 import json
 
+import pytest
 import yaml
 
 from e2e.sandbox.binaries import kubectl_path
 from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS
 from tests.sandbox.bench import echo, eventually, service
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
 CHART = {
     "Chart.yaml": "apiVersion: v2\nname: web\nversion: 0.1.0\n",

@@ -5,9 +5,12 @@ import signal
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from e2e.sandbox.controllers.client import CLAIMS, CONFIG_MAPS, PODS, SECRETS
 from tests.sandbox.bench import condition, echo, eventually, script_pod
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
 
 def first_status(pod):

@@ -9,6 +9,8 @@ import pytest
 from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS
 from tests.sandbox.bench import echo, eventually
 
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
+
 WORKERS = 4
 
 

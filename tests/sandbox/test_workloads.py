@@ -1,5 +1,7 @@
 """Deployments, ReplicaSets, Services and what hangs on them, on the sandbox."""
 
+import pytest
+
 from e2e.sandbox.controllers.client import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -12,6 +14,8 @@ from e2e.sandbox.controllers.client import (
 from e2e.sandbox.controllers.pods import is_ready
 from tests.sandbox.bench import condition, controller_of, echo, eventually, has_controller, script_pod
 from tests.sandbox.conftest import GPUS
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
