@@ -1,63 +1,27 @@
 """The CRD in an API server: accepted, its rules enforced, nothing pruned, nothing defaulted that revisions cover."""
 
-import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from copy import deepcopy
 from typing import Any
 
-import aiohttp
 import pytest
 from slipway.api.rules import RULES
-from slipway.api.schema import crd, open_api_schema
+from slipway.api.schema import open_api_schema
 from slipway.api.status import ModelDeploymentStatus
 
-from e2e.sandbox.apiserver import ApiServer, User
-
 from .cases import RULE_CASES, RuleCase, model_deployment
+from .server import OBJECTS, Api, serving_api
 
 pytestmark = pytest.mark.integration
 
-TOKEN = "admin-token"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-OBJECTS = "/apis/slipway.dev/v1alpha1/namespaces/default/modeldeployments"
 SCHEMA = open_api_schema()
 MESSAGES = {rule.name: rule.message for rule in RULES}
 
 
-class Api:
-    """Requests to the server as an admin."""
-
-    def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
-        self._server = server
-        self._session = session
-
-    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
-        url = self._server.url + path
-        async with self._session.request(method, url, json=body, headers=headers, **options) as response:
-            return response.status, await response.json()
-
-    async def create(self, obj: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        return await self.call("POST", OBJECTS, obj)
-
-
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    server = ApiServer(tokens={TOKEN: User("admin", groups=("system:masters",))})
-    await server.start()
-    try:
-        tls = ssl.create_default_context(cafile=str(server.ca_file))
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
-            made = Api(server, session)
-            code, body = await made.call("POST", CRDS, crd())
-            assert code == 201, body
-            async with asyncio.timeout(10):
-                while (await made.call("GET", OBJECTS))[0] != 200:  # noqa: ASYNC110 - only asking tells
-                    await asyncio.sleep(0.01)
-            yield made
-    finally:
-        await server.stop()
+    async with serving_api() as made:
+        yield made
 
 
 async def test_every_rule_is_enforced_with_its_message(api: Api) -> None:
