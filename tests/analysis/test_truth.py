@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from slipway.analysis import assess
 from slipway.api.rollout import Analysis, Check, MetricKind
 from slipway.api.samples import CounterSeries, MetricsView, RevisionMetrics
+from slipway.api.status import CheckStatus
 
 from tests.analysis.traffic import CANDIDATE, STABLE
 
@@ -30,7 +31,7 @@ PODS = st.lists(
 )
 
 
-def scraped(name, pod):
+def scraped(pod):
     """The pod's counters as scraped, and what really was asked after counting began, all and bad."""
     times = [at for n in range(81) if (at := pod["offset"] + INTERVAL * n) >= pod["begin"] and n not in pod["missed"]]
     codes: dict[str, list[tuple[float, float]]] = {"200": [], "500": []}
@@ -49,10 +50,9 @@ def asked(pod, begin, end):
     return pod["good"] * len(beats), pod["bad"] * sum(1 for beat in beats if beat >= pod["first_bad"])
 
 
-def revision(name, pods, now):
+def revision(name, histories, now):
     scrapes, requests = {}, []
-    for place, pod in enumerate(pods):
-        times, codes, _ = scraped(name, pod)
+    for place, (times, codes, _) in enumerate(histories):
         seen = tuple(at for at in times if now - 300 <= at <= now)
         if not seen:
             continue
@@ -69,24 +69,23 @@ def revision(name, pods, now):
 def test_evidence_is_never_more_than_what_was_asked(candidate, stable, looks):
     # A pod that comes later is known not to have been there only while another one is scraped.
     steady = {"begin": 0.0, "offset": 7.0, "good": 1, "bad": 0, "first_bad": 0.0, "restarts": [], "missed": set()}
-    arms = {CANDIDATE: candidate, STABLE: [*stable, steady]}
-    previous = ()
+    pods = {CANDIDATE: candidate, STABLE: [*stable, steady]}
+    arms = {name: [scraped(pod) for pod in members] for name, members in pods.items()}
+    previous: tuple[CheckStatus, ...] = ()
     for now in sorted({*looks, *range(60, 1200, 120), 1200}):
-        view = MetricsView(
-            float(now), True, "", INTERVAL, {name: revision(name, pods, now) for name, pods in arms.items()}
-        )
+        revisions = {name: revision(name, histories, now) for name, histories in arms.items()}
         previous = assess(
             ANALYSIS,
             previous,
             rollout_id="r",
             candidate=CANDIDATE,
             stable=STABLE,
-            metrics=view,
+            metrics=MetricsView(float(now), True, "", INTERVAL, revisions),
             counting_from=COUNTING_FROM,
             now=float(now),
         ).checks
-    for counted, pods in ((previous[0].candidate, arms[CANDIDATE]), (previous[0].stable, arms[STABLE])):
-        truths = [scraped("", pod)[2] for pod in pods]
+    for counted, histories in ((previous[0].candidate, arms[CANDIDATE]), (previous[0].stable, arms[STABLE])):
+        truths = [truth for _, _, truth in histories]
         assert counted.bad <= sum(bad for _, bad in truths)
         assert counted.requests <= sum(good + bad for good, bad in truths)
     assert previous[0].stable.requests > 0
