@@ -94,6 +94,8 @@ REASONS: Mapping[str, Explanation] = {
     ),
     "NoRoute": Explanation("No route exists, since no version can serve yet."),
     "Applied": Explanation("The router holds the intended weights."),
+    "Observing": Explanation("The weight is confirmed; hold and evidence run."),
+    "NoChecks": Explanation("The comparison is turned off; only hard breakers watch the candidate."),
     "Holding": Explanation("The step's hold has not passed yet."),
     "Paused": Explanation("Somebody paused the rollout, or the step is a pause.", "`slipway resume` or `promote`."),
     "AwaitingPromotion": Explanation(

@@ -7,6 +7,7 @@ from slipway.api.reasons import REASONS
 from slipway.api.status import CheckStatus, Condition, Counts, ModelDeploymentStatus
 from slipway.api.validation import validate
 from slipway.cli.columns import ago, indented, table
+from slipway.scaling import ScalingReason
 
 __all__ = ["explain_lines"]
 
@@ -37,10 +38,18 @@ def _conditions(conditions: Iterable[Condition], now: float) -> list[str]:
     remedies: dict[str, str] = {}
     for entry in conditions:
         rows.append((entry.type, entry.status, ago(entry.last_transition_time, now), entry.reason, entry.message))
-        known = REASONS.get(entry.reason)
-        if known is not None:
-            remedies.setdefault(entry.reason, f"{entry.reason}: {known.meaning} {known.remedy}")
+        text = _meaning(entry.reason)
+        if text:
+            remedies.setdefault(entry.reason, f"{entry.reason}: {text}")
     return [*table(("TYPE", "STATUS", "FOR", "REASON", "MESSAGE"), rows), "", *remedies.values()] if rows else []
+
+
+def _meaning(reason: str) -> str:
+    """A reason in a sentence, with what to do; empty for one that nobody knows."""
+    known = REASONS.get(reason)
+    if known is not None:
+        return f"{known.meaning} {known.remedy}"
+    return next((entry.meaning for entry in ScalingReason if entry == reason), "")
 
 
 def _check(check: CheckStatus) -> list[str]:
