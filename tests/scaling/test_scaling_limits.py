@@ -246,6 +246,23 @@ def test_gpu_hours_are_counted_over_gaps_and_before_pods_leave() -> None:
     assert decide(request(2, 120.0)).entry.gpu_hours is None
 
 
+def test_gpu_hours_leave_out_pods_without_a_place() -> None:
+    placed = pod(0, gpus=1, created_at=NOW - 3600)
+    waiting = starting(1, age=3600.0, gpus=1, unschedulable=True, unschedulable_since=NOW - 3600)
+    status = decide(request(2, 120.0, view=view(placed, waiting))).entry
+    assert status.gpu_hours is not None
+    assert status.gpu_hours.number == pytest.approx(1.0)
+
+
+def test_a_plan_for_the_present_number_within_the_window_holds_it() -> None:
+    """After a step down, plans from before it may still ask for what there is now."""
+    times = [(350.0, 2), (200.0, 4), (100.0, 2), (20.0, 2)]
+    plans = [{"at": format_time(NOW - age), "replicas": replicas} for age, replicas in times]
+    result = decide(request(4, 60.0, entry=entry(4, plans=plans)))
+    assert outcome(result) == (4, "HoldStabilization")
+    assert "4 were needed" in result.message
+
+
 def test_a_rising_trend_is_followed_when_starts_are_slow() -> None:
     slow = {"p50": "5m", "p90": "5m", "samples": (300.0,)}
 

@@ -199,6 +199,13 @@ def test_a_guard_that_nobody_exports_is_no_veto() -> None:
     assert decide(request(5, 30.0, entry=low)).replicas == 4
 
 
+def test_guards_can_be_turned_off() -> None:
+    off = autoscaling(gpuUtilization={"target": 0}, gpuMemory={"upper": 0}, queueTime={"upper": "0s"})
+    low = entry(4, plans=long_low(1))
+    loud = metrics(gpu=100.0, memory=100.0, queue=9.0)
+    assert outcome(decide(request(4, 60.0, settings=off, entry=low, metrics=loud))) == (3, "ScaledDown")
+
+
 def test_no_ready_pod_never_means_no_load() -> None:
     """Research case 26."""
     low = entry(3, plans=long_low(1))

@@ -52,16 +52,14 @@ def with_gpu_hours(entry: VersionStatus, view: RevisionView, now: float, *, due:
 
     Counts every few minutes, or at once when ``due`` (before pods are removed).
     """
+    if not any(pod.gpus for pod in view.pods):
+        return entry
     since = parse_time(entry.gpu_hours_at)
     if since is None:
-        if not any(pod.gpus for pod in view.pods):
-            return entry
         since = min(pod.created_at for pod in view.pods)
     elif now - since < GPU_HOURS_INTERVAL and not due:
         return entry
     seconds = sum(pod.gpus * max(0.0, now - max(pod.created_at, since)) for pod in view.pods if not pod.unschedulable)
-    if seconds == 0 and now > since and entry.gpu_hours_at:
-        return entry if not due else entry.model_copy(update={"gpu_hours_at": format_time(now)})
     hours = (entry.gpu_hours.number if entry.gpu_hours is not None else 0.0) + seconds / 3600
     return entry.model_copy(update={"gpu_hours": DecimalString.of(hours, 12), "gpu_hours_at": format_time(now)})
 
