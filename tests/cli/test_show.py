@@ -70,6 +70,7 @@ def test_status_shows_versions_rollout_and_trouble() -> None:
     text = text_of("status", obj(), NOW)
     assert text.startswith("sentiment in default: Progressing (CollectingEvidence)\n")
     assert "r-000002: v1 to v2, step 2 of 3, Observing for 4m12s" in text
+    assert "is given up or stalls in 10m" in text
     assert "25 % (router: 5 %)" in text
     assert "63 % (dcgm)" in text
     assert "v2: WaitingForPods: 1 of 2 pods are ready" in text

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 __all__ = ["REASONS", "Explanation"]
 
-NOTHING = "Nothing; it passes by itself."
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A reason in words."""
 
     meaning: str
-    remedy: str = NOTHING
-    """What to do, as a sentence or two."""
+    remedy: str = ""
+    """What to do, as a sentence or two; empty where it passes by itself or nothing is wrong."""
 
 
 REASONS: Mapping[str, Explanation] = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from slipway.api.scalars import format_duration
 from slipway.api.timestamps import parse_time
 
-__all__ = ["ago", "indented", "table"]
+__all__ = ["ago", "indented", "table", "until"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -31,3 +31,14 @@ def ago(text: str, now: float) -> str:
     except ValueError:
         return text
     return "-" if at is None else format_duration(max(0.0, now - at))
+
+
+def until(text: str, now: float) -> str:
+    """A time of a status as the time left (``in 4m12s``, or ``4m12s ago``); what is no time stays as it is."""
+    try:
+        at = parse_time(text)
+    except ValueError:
+        return text
+    if at is None:
+        return "-"
+    return f"in {format_duration(at - now)}" if at > now else f"{format_duration(now - at)} ago"

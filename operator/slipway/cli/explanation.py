@@ -19,7 +19,7 @@ def explain_lines(obj: Mapping[str, Any], status: ModelDeploymentStatus, now: fl
     """Lines for ``slipway explain``, below those of the overview."""
     lines: list[str] = []
     lines += _section("Conditions", _conditions(status.conditions, now))
-    lines += _section("Evidence", [line for check in status.analysis for line in _check(check)])
+    lines += _section("Evidence", [line for check in status.analysis for line in _check(check, now)])
     lines += _section("Replicas", _scaling(status, now))
     lines += _section("Earlier rollouts", _history(status, now))
     lines += _section("Last action", _last_action(status, now))
@@ -48,11 +48,11 @@ def _meaning(reason: str) -> str:
     """A reason in a sentence, with what to do; empty for one that nobody knows."""
     known = REASONS.get(reason)
     if known is not None:
-        return f"{known.meaning} {known.remedy}"
+        return f"{known.meaning} {known.remedy}".rstrip()
     return next((entry.meaning for entry in ScalingReason if entry == reason), "")
 
 
-def _check(check: CheckStatus) -> list[str]:
+def _check(check: CheckStatus, now: float) -> list[str]:
     lines = [f"{check.name}: {check.verdict} ({check.reason}){f': {check.message}' if check.message else ''}"]
     lines.append(f"  candidate {_counts(check.candidate)}, stable {_counts(check.stable)}")
     parts = [f"{check.windows} windows with requests"]
@@ -61,7 +61,7 @@ def _check(check: CheckStatus) -> list[str]:
     if check.requests_needed is not None:
         parts.append(f"about {check.requests_needed} more requests to the candidate needed")
     if check.window:
-        parts.append(f"counted up to {check.window}")
+        parts.append(f"counted up to {ago(check.window, now)} ago")
     return [*lines, f"  {'; '.join(parts)}"]
 
 

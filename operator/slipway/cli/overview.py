@@ -6,7 +6,7 @@ from typing import Any
 from slipway.api.conditions import find_condition
 from slipway.api.scalars import DecimalString
 from slipway.api.status import ConditionType, ModelDeploymentStatus, RolloutStatus, Stage, VersionStatus
-from slipway.cli.columns import ago, indented, table
+from slipway.cli.columns import ago, indented, table, until
 
 __all__ = ["overview_lines"]
 
@@ -42,7 +42,7 @@ def _rollout(rollout: RolloutStatus, now: float) -> list[str]:
         if rollout.paused:
             lines += ["           paused"]
         if rollout.deadline:
-            lines += [f"           is given up or stalls at {rollout.deadline}"]
+            lines += [f"           is given up or stalls {until(rollout.deadline, now)}"]
     if rollout.reason:
         lines += [f"           {rollout.reason}: {rollout.message}"]
     return lines
