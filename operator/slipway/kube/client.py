@@ -47,6 +47,7 @@ class Client:
         self,
         transport: Transport,
         *,
+        field_manager: str = FIELD_MANAGER,
         timeout: float = 30.0,
         concurrency: int = 16,
         retry: RetryPolicy | None = None,
@@ -57,10 +58,12 @@ class Client:
     ) -> None:
         """Make a client.
 
-        ``timeout`` is in seconds and for one try; ``draw`` gives numbers in [0, 1) for jitter; ``on_call`` is told
-        method, plural of the kind, HTTP status (0: no answer) and seconds of every try.
+        Writes go under the name ``field_manager``. ``timeout`` is in seconds and for one try; ``draw`` gives numbers
+        in [0, 1) for jitter; ``on_call`` is told method, plural of the kind, HTTP status (0: no answer) and seconds of
+        every try.
         """
         self._transport = transport
+        self._manager = field_manager
         self._timeout = timeout
         self._slots = asyncio.Semaphore(concurrency)
         self._retry = retry or RetryPolicy()
@@ -103,7 +106,7 @@ class Client:
     ) -> Object:
         """Create an object; raises :class:`~slipway.kube.failures.ConflictError` when the name is taken."""
         path = kind.path(obj["metadata"]["namespace"])
-        query = (("fieldManager", FIELD_MANAGER),)
+        query = (("fieldManager", self._manager),)
         return await self._call(kind, "POST", path, query=query, body=obj, timeout=timeout, attempts=attempts)
 
     async def replace(
@@ -111,13 +114,13 @@ class Client:
     ) -> Object:
         """Write a whole object; with metadata.resourceVersion it must not have changed since."""
         path = kind.path(obj["metadata"]["namespace"], obj["metadata"]["name"])
-        query = (("fieldManager", FIELD_MANAGER),)
+        query = (("fieldManager", self._manager),)
         return await self._call(kind, "PUT", path, query=query, body=obj, timeout=timeout, attempts=attempts)
 
     async def apply(self, kind: Kind, obj: Mapping[str, Any]) -> Object:
         """Apply the fields given, on the server, taking them over from other managers."""
         path = kind.path(obj["metadata"]["namespace"], obj["metadata"]["name"])
-        query = (("fieldManager", FIELD_MANAGER), ("force", "true"))
+        query = (("fieldManager", self._manager), ("force", "true"))
         return await self._call(kind, "PATCH", path, query=query, body=obj, content="application/apply-patch+yaml")
 
     async def patch(
@@ -125,7 +128,7 @@ class Client:
     ) -> Object:
         """Merge-patch an object or a subresource such as ``status``; metadata.resourceVersion in it is a condition."""
         path = kind.path(namespace, name, subresource)
-        query = (("fieldManager", FIELD_MANAGER),)
+        query = (("fieldManager", self._manager),)
         return await self._call(kind, "PATCH", path, query=query, body=body, content="application/merge-patch+json")
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, uid: str) -> Object:
