@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from slipway.api.rules import RULES
 from slipway.api.schema import open_api_schema
 from slipway.api.status import ModelDeploymentStatus
@@ -61,6 +63,16 @@ async def test_no_field_of_the_spec_is_pruned(api: Api) -> None:
     assert created["spec"] == wanted["spec"]
 
 
+async def test_the_contract_is_taken_as_it_is(api: Api) -> None:
+    contract = yaml.safe_load((Path(__file__).parent / "contract.yaml").read_text())
+    contract["metadata"]["namespace"] = "default"
+    code, created = await api.call("POST", f"{OBJECTS}?fieldValidation=Strict", contract)
+    assert code == 201, created
+    assert _within(contract["spec"], created["spec"])
+    assert created["spec"]["versions"] == contract["spec"]["versions"]
+    assert created["spec"]["runtime"] == contract["spec"]["runtime"]
+
+
 async def test_every_field_of_the_status_survives(api: Api) -> None:
     code, created = await api.create(model_deployment())
     assert code == 201
@@ -90,6 +102,15 @@ async def test_an_object_with_wrong_types_or_unknown_fields_is_refused(api: Api)
     code, body = await api.call("POST", f"{OBJECTS}?fieldValidation=Strict", unknown)
     assert code == 400
     assert "rolout" in body["message"]
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Whether everything in the part is in the whole, which may have more fields."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(_within(value, whole.get(key)) for key, value in part.items())
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(_within(*pair) for pair in zip(part, whole, strict=True))
+    return bool(part == whole)
 
 
 SAMPLES = {

@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from slipway.api.reference import REFERENCE_PATH, reference_markdown
@@ -140,3 +141,7 @@ def test_rules_blame_fields_that_exist() -> None:
     for rule in RULES:
         if rule.field_path:
             assert f"{rule.at}{rule.field_path}" in FIELDS, rule.name
+
+
+def test_the_definition_is_one_by_kubernetes_own_schema() -> None:
+    kubernetes_validate.validate(crd(), "1.36", strict=True)

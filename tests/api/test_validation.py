@@ -1,7 +1,9 @@
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from slipway.api.validation import validate
@@ -182,3 +184,10 @@ def test_no_junk_anywhere_makes_validation_raise(path: tuple[Any, ...], junk: An
     here[path[-1]] = junk
     outcome = validate(obj)
     assert (outcome.spec is None) == bool(outcome.problems)
+
+
+def test_the_whole_contract_is_known_and_what_has_yet_to_come_is_named() -> None:
+    contract = yaml.safe_load((Path(__file__).parent / "contract.yaml").read_text())
+    outcome = validate(contract)
+    assert {problem.reason for problem in outcome.problems} == {"NotYetSupported"}
+    assert [warning.field for warning in outcome.warnings if warning.reason == "UnknownField"] == []

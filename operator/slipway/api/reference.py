@@ -77,14 +77,12 @@ def _bounds(field: Mapping[str, Any]) -> str:
     words = []
     if "enum" in field:
         words.append("One of " + ", ".join(f"`{value}`" if value else "empty" for value in field["enum"]))
-    for key, word in (
-        ("minimum", "at least"),
-        ("exclusiveMinimum", "above"),
-        ("maximum", "at most"),
-        ("exclusiveMaximum", "below"),
+    for key, exclusive, open_word, word in (
+        ("minimum", "exclusiveMinimum", "above", "at least"),
+        ("maximum", "exclusiveMaximum", "below", "at most"),
     ):
         if key in field:
-            words.append(f"{word} {field[key]}")
+            words.append(f"{open_word if field.get(exclusive) else word} {field[key]}")
     if "maxItems" in field:
         words.append(f"at most {field['maxItems']} entries")
     return f" ({'; '.join(words)})" if words else ""

@@ -183,8 +183,12 @@ class _Inliner:
         return whole
 
     def _bound(self, whole: dict[str, Any], path: str) -> None:
+        for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+            if exclusive in whole:
+                # OpenAPI 3.0 has the exclusive bound as a flag, where pydantic's JSON schema has a number.
+                whole |= {bound: whole[exclusive], exclusive: True}
         if whole.get("type") == "integer":
-            top = whole.get("maximum", whole.get("exclusiveMaximum"))
+            top = whole.get("maximum")
             whole["format"] = "int32" if top is not None and top <= _INT32 else "int64"
         if path.startswith("status") and whole.get("type") == "string" and "enum" not in whole:
             whole.setdefault("maxLength", _STATUS_TEXT_LENGTH)
