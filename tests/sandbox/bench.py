@@ -30,7 +30,7 @@ async def eventually(check, seconds=PATIENCE_SECONDS):
             result = await check()
             if result:
                 return result
-        except (AssertionError, KeyError, IndexError, ApiError) as error:
+        except (AssertionError, LookupError, ValueError, ApiError) as error:
             failure = error
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {check.__qualname__}") from failure

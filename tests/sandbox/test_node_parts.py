@@ -88,6 +88,7 @@ def test_mount_paths_are_rewritten_only_where_they_stand_as_paths():
     assert mounts.rewrite("/models/a.pt") == "/real/m/a.pt"
     assert mounts.rewrite("/models/extra/b") == "/real/e/b"
     assert mounts.rewrite("--uri=file:///models/a") == "--uri=file:///real/m/a"
+    assert mounts.rewrite("cat </models/a >>/models/b") == "cat </real/m/a >>/real/m/b"
     assert mounts.rewrite("/srv/models/a") == "/srv/models/a"
     assert mounts.rewrite("/models2/a") == "/models2/a"
 

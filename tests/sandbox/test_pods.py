@@ -221,7 +221,7 @@ async def test_a_failing_init_container_fails_the_pod(bench):
 
 
 async def test_a_dead_server_is_restarted_by_its_liveness_probe(bench):
-    probe = {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1, "failureThreshold": 3}
     await bench.deploy(echo("web", livenessProbe=probe, args=["--drain", "0"]))
     (pod,) = await bench.ready_pods("web", 1)
     await call(pod["status"]["podIP"], "/unready")

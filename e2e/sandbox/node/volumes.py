@@ -29,7 +29,7 @@ class Mounts:
             return text
         places = dict(self.places)
         paths = "|".join(re.escape(path) for path in sorted(places, key=len, reverse=True))
-        pattern = rf"(?:^|(?<=[=:,;\"'\s\[(])|(?<=file://))({paths})(?=$|[/:,;\"'\s\])])"
+        pattern = rf"(?:^|(?<=[=:,;\"'\s\[(<>|&])|(?<=file://))({paths})(?=$|[/:,;\"'\s\])<>|&])"
         return re.sub(pattern, lambda match: str(places[match.group(1)]), text)
 
 
