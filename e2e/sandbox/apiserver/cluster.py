@@ -16,6 +16,8 @@ from .writes import Target, Write, Writer
 
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _SELF = "kube-apiserver"
+# A fresh kube-apiserver has written this much by the time it is ready, so that old, small versions are expired there.
+_READY_VERSION = 208
 Defer = Callable[[Callable[[], None]], None]
 
 
@@ -72,6 +74,7 @@ class Cluster:
             target = Target(resource, namespace, body["metadata"]["name"])
             if self.store.get(resource.storage, target.key) is None:
                 self.writer.create(target, body, Write(_SELF))
+        self.store.version = max(self.store.version, _READY_VERSION)
 
     def restore(self, snapshot: JsonDict) -> None:
         """Take over the objects of an earlier run."""

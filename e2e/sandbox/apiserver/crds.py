@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from . import celrules, customs, jsonpaths, structural, values
+from . import customs, jsonpaths, structural, values
+from .cel import rules as cel_rules
 from .definitions import object_meta
 from .failures import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID, Cause
 from .kinds import STATUS_VERBS, Resource, Rules, empty_custom
@@ -125,7 +126,7 @@ def _check_schema(version: JsonDict, path: str, schema_path: str) -> list[Cause]
     where = f"{schema_path}.openAPIV3Schema"
     causes = structural.check(raw, where)
     if not causes:
-        causes += celrules.check_schema(from_custom(raw, object_meta()), where)
+        causes += cel_rules.check_schema(from_custom(raw, object_meta()), where)
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         causes += _check_column(column, f"{path}.additionalPrinterColumns[{index}]")
     for index, field in enumerate(version.get("selectableFields") or ()):
@@ -215,7 +216,7 @@ def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Re
         singular=names.get("singular", ""), list_kind=names["listKind"], short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()), subresources=subresources, custom=True,
         storage_api_version=storage_api_version, columns=columns, scale_paths=parts.get("scale"),
-        validator=_validator(schema, parts.get("scale"), celrules.compile_schema(schema)),
+        validator=_validator(schema, parts.get("scale"), cel_rules.compile_schema(schema)),
     )
 
 
@@ -232,7 +233,7 @@ def _decoder(schema: Schema, kind: str) -> Callable[[JsonDict], tuple[JsonDict, 
 
 
 def _validator(
-    schema: Schema, scale: JsonDict | None, rules: celrules.RuleSet
+    schema: Schema, scale: JsonDict | None, rules: cel_rules.RuleSet
 ) -> Callable[[JsonDict, JsonDict | None, list[Cause]], list[Cause]]:
     def validate(new: JsonDict, old: JsonDict | None, prior: list[Cause]) -> list[Cause]:
         causes = values.validate(schema, new, "", MISSING if old is None else old)

@@ -13,6 +13,7 @@ from .schema import JsonDict, Schema
 
 APPLY, UPDATE = "Apply", "Update"
 _MOST_UPDATE_MANAGERS = 10
+_BEFORE_FIRST_APPLY = "before-first-apply"
 _STRIPPED: tuple[Path, ...] = (
     ("f:apiVersion",),
     ("f:kind",),
@@ -153,6 +154,9 @@ def record_update(schema: Schema, old: JsonDict, new: JsonDict, manager: Manager
     sent = new.get("metadata", {}).get("managedFields")
     stored = old.get("metadata", {}).get("managedFields")
     owners = {} if sent in ([], [{}]) else read_owners(sent if sent is not None else stored)
+    if not owners and old.get("metadata", {}).get("uid"):
+        # An object whose owners were never tracked, or forgotten on purpose, stays untracked until the next apply.
+        return _set_owners(new, owners)
     changed = merge.compare(schema, _without_managed_fields(old), _without_managed_fields(new))
     mine = changed.modified.union(changed.added).difference(STRIPPED)
     owners = _reassign(owners, changed, None, force=True)
@@ -162,6 +166,11 @@ def record_update(schema: Schema, old: JsonDict, new: JsonDict, manager: Manager
         owners[manager.identity()] = Ownership(manager, fields, now)
         owners = _cap(owners, now)
     return _set_owners(new, owners)
+
+
+def owns(obj: JsonDict, path: Path) -> bool:
+    """Whether any manager owns a field of an object."""
+    return any(owner.fields.has(path) for owner in read_owners(obj["metadata"].get("managedFields")).values())
 
 
 def _cap(owners: Owners, now: str) -> Owners:
@@ -181,12 +190,12 @@ def _cap(owners: Owners, now: str) -> Owners:
 
 
 def apply(
-    schema: Schema, live: JsonDict, applied: JsonDict, manager: Manager, now: str, force: bool, label: str,
+    schema: Schema, empty: JsonDict, live: JsonDict, applied: JsonDict, manager: Manager, now: str, force: bool, label: str,
     reset: Callable[[JsonDict], JsonDict],
 ) -> JsonDict:
     """Server-side apply: the live object with the applied one merged in and `managedFields` to match.
 
-    `reset` takes the fields out of an object that this endpoint does not write (status, or all but status).
+    `empty` is an object of the kind with nothing set. `reset` takes the fields out of an object that this endpoint does not write (status, or all but status).
     `label` names the object in messages. Raises ApiError: 409 for conflicts, 400 and 500 for a body that does not fit.
     """
     if applied.get("metadata", {}).get("managedFields"):
@@ -198,6 +207,10 @@ def apply(
         raise internal(f"failed to create typed patch object ({label}): {problem}") from problem
     owners = read_owners(live.get("metadata", {}).get("managedFields"))
     bare = _without_managed_fields(live)
+    if not owners and live.get("metadata", {}).get("uid"):
+        before_first = Manager(_BEFORE_FIRST_APPLY, UPDATE, manager.api_version)
+        everything = merge.compare(schema, empty, bare).added.union(merge.compare(schema, empty, bare).modified)
+        owners[before_first.identity()] = Ownership(before_first, everything.difference(STRIPPED), now)
     before = owners.get(manager.identity())
     mine = merge.fields_of(schema, applied).difference(STRIPPED)
     new_owners = dict(owners)

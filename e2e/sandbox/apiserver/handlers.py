@@ -280,8 +280,9 @@ class Handlers:
             write = exchange.write_of(request, "PatchOptions")
             body = patches.json_patch(current, patch) if kind == patches.JSON_PATCH else patches.merge_patch(current, patch)
         changed = scales.with_scale(resource, resource.outward(stored.obj), body)
+        path = tuple(f"f:{key}" for key in scales.replicas_path(resource))
         whole = Target(resource, target.namespace, target.name)
-        result = writer.change_part(whole, stored, changed, write, "scale")
+        result = writer.change_part(whole, stored, changed, write, "scale", path)
         return exchange.answer(scales.scale_of(resource, result))
 
     def _bind(self, target: Target, body: JsonDict, write: Write) -> JsonDict:

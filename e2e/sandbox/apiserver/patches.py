@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from .failures import ApiError, bad_request, unprocessable
+from .failures import bad_request, unprocessable
 from .schema import JsonDict, Patching, Schema
 
 JSON_PATCH = "application/json-patch+json"
@@ -74,7 +74,7 @@ def _merge_maps(schema: Schema, target: JsonDict, patch: JsonDict) -> JsonDict:
     for key, order in patch.items():
         name = key.removeprefix(_ORDER)
         if key.startswith(_ORDER) and name not in patch and isinstance(target.get(name), list):
-            target[name] = _ordered(schema.patching.get(name, Patching()), target[name], order, [])
+            target[name] = _ordered(schema.patching.get(name, Patching()), target[name], order, [], target[name])
     return target
 
 
@@ -107,7 +107,7 @@ def _merge_lists(schema: Schema, patching: Patching, target: list[Any], patch: l
         return [_without_directives(item) for item in plain]
     if not patching.merge_key:
         merged = [*target, *(item for item in plain if item not in target)]
-        return _ordered(patching, merged, order, plain)
+        return _ordered(patching, merged, order, plain, target)
     key, items = patching.merge_key, schema.items or Schema()
     result = list(target)
     for item in patch:
@@ -121,7 +121,7 @@ def _merge_lists(schema: Schema, patching: Patching, target: list[Any], patch: l
             result.append(_merge_maps(items, {}, item))
         else:
             result[at] = _merge_maps(items, result[at], item)
-    return _ordered(patching, result, order, plain)
+    return _ordered(patching, result, order, plain, target)
 
 
 def _is_replace(item: Any) -> bool:
@@ -135,31 +135,25 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-def _ordered(patching: Patching, merged: list[Any], order: list[Any] | None, patch: list[Any]) -> list[Any]:
-    """The merged items in the order the patch asks for: its own list of keys, else its items before the rest."""
+def _ordered(patching: Patching, merged: list[Any], order: list[Any] | None, patch: list[Any], live: list[Any]) -> list[Any]:
+    """The merged items in the order the patch asks for: that of its list of keys, else of its own items.
+
+    Items the patch does not name keep their order; of two that were both live before, the earlier stays in front.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(patching.merge_key) if isinstance(item, dict) and patching.merge_key else item
 
-    wanted = [identity(item) for item in (order if order is not None else patch)]
-    first = [item for item in merged if identity(item) in wanted]
-    first.sort(key=lambda item: wanted.index(identity(item)))
-    if order is None:
-        return first + [item for item in merged if identity(item) not in wanted]
-    return _interleaved(merged, first, identity, wanted)
+    wanted = [identity(item) if order is None or isinstance(item, dict) else item for item in (patch if order is None else order)]
+    named = sorted((item for item in merged if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
+    others = [item for item in merged if identity(item) not in wanted]
+    places = [identity(item) for item in live]
 
+    def in_front(left: Any, right: Any) -> bool:
+        one, two = identity(left), identity(right)
+        return one in places and two in places and places.index(one) < places.index(two)
 
-def _interleaved(merged: list[Any], first: list[Any], identity: Any, wanted: list[Any]) -> list[Any]:
-    """Items the order does not name keep their place relative to the live list."""
-    out, queue = [], list(first)
-    for item in merged:
-        if identity(item) in wanted:
-            out.append(queue.pop(0))
-        else:
-            out.append(item)
-    return out
-
-
-def refuse_patch(problem: Exception) -> ApiError:
-    """The 400 for a patch that is no JSON."""
-    return bad_request(f"error decoding patch: {problem}")
+    out: list[Any] = []
+    while named and others:
+        out.append(others.pop(0) if in_front(others[0], named[0]) else named.pop(0))
+    return out + named + others

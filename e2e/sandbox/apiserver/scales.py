@@ -47,12 +47,19 @@ def with_scale(resource: Resource, obj: JsonDict, scale: Any) -> JsonDict:
         words = f"Invalid value: {replicas}: must be greater than or equal to 0"
         name = obj["metadata"]["name"]
         raise invalid("autoscaling", "Scale", name, [Cause(INVALID, "spec.replicas", words)])
-    path = ("spec", "replicas") if resource.scale_paths is None else jsonpaths.field_path(resource.scale_paths["specReplicasPath"])
+    path = replicas_path(resource)
     metadata = dict(obj["metadata"])
     sent = dig(scale, "metadata", "resourceVersion")
     if sent:
         metadata["resourceVersion"] = sent
     return _set({**obj, "metadata": metadata}, path, replicas)
+
+
+def replicas_path(resource: Resource) -> tuple[str, ...]:
+    """Where an object keeps the replicas wanted."""
+    if resource.scale_paths is None:
+        return ("spec", "replicas")
+    return jsonpaths.field_path(resource.scale_paths["specReplicasPath"])
 
 
 def _set(node: JsonDict, path: tuple[str, ...], value: Any) -> JsonDict:

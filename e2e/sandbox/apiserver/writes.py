@@ -235,11 +235,14 @@ class Writer:
             return Stored(new, stored.version)
         return self.store.put(target.resource.storage, target.key, new)
 
-    def change_part(self, target: Target, stored: Stored, changed: JsonDict, write: Write, part: str) -> Stored:
-        """Replace an object on behalf of one of its subresources, which managedFields then name."""
+    def change_part(
+        self, target: Target, stored: Stored, changed: JsonDict, write: Write, part: str, path: tuple[str, ...]
+    ) -> Stored:
+        """Change the field at `path` on behalf of a subresource, which managedFields then name if the field had an owner."""
         obj = self.decode(target.resource, changed, write)
         self._check_version(target, obj["metadata"], stored, patched=True)
-        return self.replace(target, stored, target.resource.inward(obj), write, recorded_part=part)
+        untracked = not fieldmanagers.owns(stored.obj, path)
+        return self.replace(target, stored, target.resource.inward(obj), write, owned=untracked, recorded_part=part)
 
     def assign(self, target: Target, pod: Stored, node: str, write: Write) -> Stored:
         """Set a pod's node and its PodScheduled condition. Raises ApiError 409 if it already has a node."""
@@ -284,7 +287,7 @@ class Writer:
         manager = Manager(write.manager, APPLY, resource.api_version, target.part)
         label = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.kind}"
         merged = fieldmanagers.apply(
-            resource.schema, live, body, manager, self.now(), write.force, label, lambda obj: writable(resource, target.part, obj)
+            resource.schema, resource.empty(), live, body, manager, self.now(), write.force, label, lambda obj: writable(resource, target.part, obj)
         )
         obj = self.decode(resource, merged, write)
         if stored is None:
