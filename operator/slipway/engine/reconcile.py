@@ -241,4 +241,11 @@ def _log_course(before: Mapping[str, Any], after: ModelDeploymentStatus) -> None
     new = (after.phase.value, after.stable, after.candidate, after.weight)
     if old != new:
         reason = after.rollout.reason if after.rollout else ""
-        log.info("%s: stable %s, candidate %s at %d %%, %s", *new[:2], new[2] or "none", new[3], reason or "steady")
+        log.info(
+            "%s: stable %s, candidate %s at %d %% (%s)",
+            new[0],
+            new[1] or "none",
+            new[2] or "none",
+            new[3],
+            reason or "steady",
+        )

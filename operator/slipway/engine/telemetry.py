@@ -7,12 +7,15 @@ ModelDeployment, so the number of series does not grow with the number of object
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from slipway.api.status import ModelDeploymentStatus
 from slipway.api.timestamps import parse_time
 
 __all__ = ["Telemetry", "table"]
+
+# A second series for each one, with the time it was created, that nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 M = TypeVar("M", Counter, Gauge, Histogram)
 
