@@ -5,12 +5,12 @@ the rollout, the weights intended, the evidence in exact form. Fields that exist
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
 
 from slipway.api.scalars import DecimalString
+from slipway.api.states import ActionResult, ConditionType, Outcome, Phase, Role, Stage, Verb, Verdict
 from slipway.api.wire import WireModel, keyed_by
 
 __all__ = [
@@ -37,100 +37,6 @@ __all__ = [
     "VersionStatus",
     "VersionWeight",
 ]
-
-
-class Phase(StrEnum):
-    """One word for the whole object."""
-
-    PENDING = "Pending"
-    PROGRESSING = "Progressing"
-    PAUSED = "Paused"
-    PROMOTING = "Promoting"
-    ROLLING_BACK = "RollingBack"
-    READY = "Ready"
-    DEGRADED = "Degraded"
-    STALLED = "Stalled"
-    SUSPENDED = "Suspended"
-
-
-class Role(StrEnum):
-    """What a revision is there for."""
-
-    STABLE = "Stable"
-    CANDIDATE = "Candidate"
-    PREVIOUS = "Previous"
-    RETIRING = "Retiring"
-
-
-class Stage(StrEnum):
-    """Where a rollout stands inside its step; each stage waits for one thing."""
-
-    STARTING = "Starting"
-    """The candidate's pods start, warm up and give their goldens."""
-    EXPOSING = "Exposing"
-    """The candidate's subset is written and the mesh settles."""
-    SHIFTING = "Shifting"
-    """A weight is written and waits to be confirmed."""
-    OBSERVING = "Observing"
-    """The weight is confirmed; hold and evidence run."""
-    PROMOTING = "Promoting"
-    """The candidate is sized for all traffic and gets it."""
-    RETURNING = "Returning"
-    """Weight goes back to stable."""
-    FINISHED = "Finished"
-    """The rollout has an outcome."""
-
-
-class Outcome(StrEnum):
-    """How a rollout ended."""
-
-    PROMOTED = "Promoted"
-    ROLLED_BACK = "RolledBack"
-    ABORTED = "Aborted"
-    SUPERSEDED = "Superseded"
-    REVERTED = "Reverted"
-    FAILED = "Failed"
-
-
-class Verb(StrEnum):
-    """What people and pipelines can ask for."""
-
-    PROMOTE = "Promote"
-    PROMOTE_FULL = "PromoteFull"
-    PAUSE = "Pause"
-    RESUME = "Resume"
-    ABORT = "Abort"
-    RETRY = "Retry"
-
-
-class ActionResult(StrEnum):
-    """The operator's answer to an action."""
-
-    ACCEPTED = "Accepted"
-    IGNORED = "Ignored"
-    REFUSED = "Refused"
-
-
-class Verdict(StrEnum):
-    """What the evidence says of the candidate."""
-
-    HARMFUL = "Harmful"
-    SAFE = "Safe"
-    UNDECIDED = "Undecided"
-
-
-class ConditionType(StrEnum):
-    """Types of conditions; Ready, Reconciling and Stalled follow kstatus."""
-
-    READY = "Ready"
-    RECONCILING = "Reconciling"
-    STALLED = "Stalled"
-    AVAILABLE = "Available"
-    PROGRESSING = "Progressing"
-    ANALYSIS = "Analysis"
-    SCALING_ACTIVE = "ScalingActive"
-    CAPACITY_AVAILABLE = "CapacityAvailable"
-    TRAFFIC_APPLIED = "TrafficApplied"
 
 
 Timestamp = str
