@@ -60,15 +60,21 @@ async def operate(
 
 def make_engine(settings: Settings, client: Client, telemetry: Telemetry) -> Engine:
     """The engine with its real parts."""
-    options = Options(cluster_domain=settings.cluster_domain)
+    options = Options(cluster_domain=settings.cluster_domain, runtime_image=settings.runtime_image)
     return Engine(
         settings,
         client,
         decide=lambda raw, observed, metrics, now: decide(raw, observed, metrics, options, now),
-        source=PrometheusSource(settings.prometheus_url) if settings.prometheus_url else None,
+        source=_source(settings),
         new_prober=ProbeService,
         telemetry=telemetry,
     )
+
+
+def _source(settings: Settings) -> PrometheusSource | None:
+    if not settings.prometheus_url:
+        return None
+    return PrometheusSource(settings.prometheus_url, rate_window=settings.rate_window)
 
 
 def registry_of(

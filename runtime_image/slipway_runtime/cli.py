@@ -81,7 +81,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-request-bytes", type=_whole(1), default=limits.max_request_bytes)
     serve.add_argument("--max-concurrency", type=_whole(0), default=0, help="requests at once; 0: no limit")
     serve.add_argument("--warmup-requests", type=_whole(0), default=warmup.requests)
-    serve.add_argument("--warmup-file", type=Path, help="JSON list of {request, response}")
+    serve.add_argument("--warmup-file", type=Path, help="JSON list of {request, response}, or a folder of such files")
     serve.add_argument("--inputs", default="", help="declared inputs, JSON list of {name, datatype, shape}")
     serve.add_argument("--outputs", default="", help="declared outputs, likewise")
     serve.add_argument("--host", default=listener.host, help="default: $SLIPWAY_HOST or 0.0.0.0")

@@ -13,7 +13,7 @@ from typing import Any
 
 from slipway.api.versions import Runtime, Version
 
-__all__ = ["Revision", "definition_of", "revision_from_definition", "revision_of"]
+__all__ = ["Revision", "definition_of", "revision_from_definition", "revision_of", "with_image"]
 
 HASH_LENGTH = 8
 _NOT_PART_OF_PODS = frozenset({"signature"})
@@ -52,15 +52,28 @@ def revision_of(name: str, spec: Mapping[str, Any], version: str) -> Revision:
 
 def revision_from_definition(name: str, data: Mapping[str, Any]) -> Revision:
     """Rebuild a revision from its stored definition."""
-    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    written = {"version": data["version"], "runtime": data.get("runtime") or {}}
+    canonical = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
     version = Version.model_validate(data["version"])
+    runtime = Runtime.model_validate(data.get("runtime") or {})
+    if not runtime.image and data.get("image"):
+        runtime = runtime.model_copy(update={"image": data["image"]})
     return Revision(
         name=f"{name}-{version.name}-{digest}",
         version=version,
-        runtime=Runtime.model_validate(data.get("runtime") or {}),
+        runtime=runtime,
         data=data,
     )
+
+
+def with_image(data: Mapping[str, Any], image: str) -> dict[str, Any]:
+    """A definition that remembers the default image it was first run with.
+
+    The image is no part of the hash. A revision keeps it for life, so that a new release of the operator, which brings
+    a new default image, restarts no pod.
+    """
+    return {**data, "image": image}
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     flag("workers", defaults.workers, "reconciles at once", type=int)
     flag("resync", defaults.resync, "seconds between two complete lists", type=float)
     flag("tick", defaults.tick, "seconds between two metrics snapshots", type=float)
+    flag("rate-window", defaults.rate_window, "seconds that rates are measured over", type=float)
     flag("runtime-image", defaults.runtime_image, "image of model servers that name none")
     flag("cluster-domain", defaults.cluster_domain, "DNS domain of the cluster")
     flag("log-format", "auto", "auto, json or text", choices=("auto", "json", "text"))
@@ -71,6 +72,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         workers=arguments.workers,
         resync=arguments.resync,
         tick=arguments.tick,
+        rate_window=arguments.rate_window,
     )
 
 

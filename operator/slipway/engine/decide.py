@@ -14,7 +14,7 @@ from slipway.analysis import assess, tripped
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
-from slipway.api.revisions import Revision, revision_from_definition, revision_of
+from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image
 from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import (
@@ -22,7 +22,6 @@ from slipway.api.status import (
     ModelDeploymentStatus,
     Role,
     Stage,
-    Verdict,
 )
 from slipway.api.timestamps import parse_time
 from slipway.api.validation import validate
@@ -39,6 +38,8 @@ class Options:
     """What the installation decides."""
 
     cluster_domain: str = "cluster.local"
+    runtime_image: str = "slipway-runtime:0.1.0"
+    """Image of pods whose runtime names none. A revision keeps the one it was made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def _proceed(
     return Decision(
         status=summed,
         spec=spec,
-        revisions=_revisions(raw, spec, summed, observed, target),
+        revisions=_revisions(spec, summed, observed, target, options),
         requeue_after=moved.requeue_after,
         events=(*events, *moved.events, *scaled.events),
         apply=True,
@@ -165,26 +166,20 @@ def _judge(
         now=now,
     )
     judgement = Judgement(assessment.verdict, assessment.reason, assessment.message, assessment.harmful)
-    since = parse_time(rollout.evidence_from) or parse_time(rollout.started_at) or now
+    since = parse_time(rollout.evidence_from)
     breaker = tripped(view, metrics.of(candidate.revision), since=since, now=now)
-    if breaker is None:
-        return assessment.checks, judgement, None
-    return assessment.checks, judgement, Judgement(Verdict.HARMFUL, breaker.reason, breaker.message)
+    return assessment.checks, judgement, breaker
 
 
 def _revisions(
-    raw: Mapping[str, Any],
     spec: ModelDeploymentSpec,
     status: ModelDeploymentStatus,
     observed: Observed,
     target: Revision,
+    options: Options,
 ) -> Mapping[str, Revision]:
-    """Live revisions, and the newest others up to the history limit."""
-    known = {target.name: target}
-    for version in spec.versions:
-        revision = revision_of(observed.name, raw["spec"], version.name)
-        known.setdefault(revision.name, revision)
-    live = {entry.revision for entry in status.versions} | {target.name}
+    """Live revisions as they were made, and the newest others up to the history limit."""
+    live = {entry.revision for entry in status.versions}
     stored = sorted(observed.definitions.values(), key=lambda definition: definition.number, reverse=True)
     kept = [definition for definition in stored if definition.revision not in live]
     kept = kept[: spec.rollout.revision_history_limit]
@@ -192,11 +187,11 @@ def _revisions(
     for definition in sorted(kept, key=lambda definition: definition.number):
         result[definition.revision] = _from_definition(observed.name, definition.revision, definition.data)
     for name in sorted(live):
-        definition_of_live = observed.definitions.get(name)
-        if name in known:
-            result[name] = known[name]
-        elif definition_of_live is not None:
-            result[name] = _from_definition(observed.name, name, definition_of_live.data)
+        known = observed.definitions.get(name)
+        if known is not None:
+            result[name] = _from_definition(observed.name, name, known.data)
+        elif name == target.name:
+            result[name] = revision_from_definition(observed.name, with_image(target.data, options.runtime_image))
     return result
 
 

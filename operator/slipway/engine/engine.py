@@ -58,6 +58,8 @@ class Settings:
     resync: float = 300.0
     tick: float = 5.0
     """Between two metrics snapshots."""
+    rate_window: float = 60.0
+    """That rates are measured over."""
     steady_tick: float = 15.0
     """Between two looks at the metrics of an object at rest."""
     drain: float = 20.0

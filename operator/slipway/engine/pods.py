@@ -31,6 +31,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         created_at=created_at(pod),
         ready=is_ready,
         ready_at=_seconds(ready.get("lastTransitionTime")) if is_ready else None,
+        unready_since=None if is_ready else _seconds(ready.get("lastTransitionTime")),
         terminating=bool(pod["metadata"].get("deletionTimestamp")),
         restarts=int(server.get("restartCount") or 0),
         waiting_reason=str(waiting.get("reason") or ""),

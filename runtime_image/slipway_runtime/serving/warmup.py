@@ -41,9 +41,14 @@ class Timing:
 
 
 def read_goldens(path: Path) -> list[Golden]:
-    """The file's requests: a JSON list of ``{"request": {…}, "response": {…}}``. Raises Refusal (64)."""
+    """The file's requests: a JSON list of ``{"request": {…}, "response": {…}}``. Raises Refusal (64).
+
+    A folder stands for its files in the order of their names: a ConfigMap is mounted as one, and the links that
+    Kubernetes keeps in it begin with two dots.
+    """
     try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[_Golden])
+        files = sorted(found for found in path.iterdir() if not found.name.startswith("..")) if path.is_dir() else [path]
+        entries = [entry for file in files for entry in msgspec.json.decode(file.read_bytes(), type=list[_Golden])]
         return [Golden(_request(entry.request), _expected(entry.response)) for entry in entries]
     except OSError as error:
         raise Refusal("BadWarmupFile", "--warmup-file cannot be read", ExitCode.BAD_ARGUMENTS) from error
