@@ -20,16 +20,24 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=Path, required=True, help="file of token,user,uid,groups lines")
     parser.add_argument("--data-dir", type=Path, required=True, help="folder for certificates and kept objects")
     parser.add_argument("--port-file", type=Path, help="file to write the port to when ready")
-    parser.add_argument("--advertise-address", default="", help="host:port that discovery gives instead of the real one")
+    parser.add_argument(
+        "--advertise-address", default="", help="host:port that discovery gives instead of the real one"
+    )
     parser.add_argument("--keep", action="store_true", help="keep objects over a restart")
-    parser.add_argument("--refuse-loopback-endpoints", action="store_true", help="refuse 127.x endpoints, as a real server does")
+    parser.add_argument(
+        "--refuse-loopback-endpoints", action="store_true", help="refuse 127.x endpoints, as a real server does"
+    )
     return parser.parse_args()
 
 
 async def _run(arguments: argparse.Namespace) -> None:
     server = ApiServer(
-        tokens=read_tokens(arguments.tokens), host=arguments.host, port=arguments.port, data_dir=arguments.data_dir,
-        advertise=arguments.advertise_address, allow_loopback_endpoints=not arguments.refuse_loopback_endpoints,
+        tokens=read_tokens(arguments.tokens),
+        host=arguments.host,
+        port=arguments.port,
+        data_dir=arguments.data_dir,
+        advertise=arguments.advertise_address,
+        allow_loopback_endpoints=not arguments.refuse_loopback_endpoints,
         keep=arguments.keep,
     )
     stopped = asyncio.Event()

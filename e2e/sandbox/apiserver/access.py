@@ -118,9 +118,7 @@ class Authorizer:
             message = f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'
             raise ApiError(403, "Forbidden", message, {})
         scope = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
-        why = (
-            f'User "{user.name}" cannot {wanted.verb} resource "{wanted.full_resource}" in API group "{wanted.group}" {scope}'
-        )
+        why = f'User "{user.name}" cannot {wanted.verb} resource "{wanted.full_resource}" in API group "{wanted.group}" {scope}'
         raise forbidden(wanted.group, wanted.resource, wanted.name, why)
 
     def rules_for(self, user: User, namespace: str) -> Iterator[tuple[JsonDict, str]]:
@@ -178,7 +176,9 @@ def _rule_allows(rule: JsonDict, wanted: Attributes) -> bool:
     groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
     if wanted.group not in groups and "*" not in groups:
         return False
-    if not any(entry in ("*", wanted.full_resource) or (wanted.part and entry == f"*/{wanted.part}") for entry in resources):
+    if not any(
+        entry in ("*", wanted.full_resource) or (wanted.part and entry == f"*/{wanted.part}") for entry in resources
+    ):
         return False
     names = rule.get("resourceNames") or ()
     return not names or wanted.name in names

@@ -9,15 +9,43 @@ from .schema import JsonDict
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _RBAC = "rbac.authorization.k8s.io"
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-_DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]
+_DISCOVERY = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+]
 _PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _READ = ["get", "list", "watch"]
 _CORE = [
-    "configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "pods/log", "pods/status", "resourcequotas",
-    "serviceaccounts", "services", "services/status",
+    "configmaps",
+    "endpoints",
+    "events",
+    "persistentvolumeclaims",
+    "pods",
+    "pods/log",
+    "pods/status",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+    "services/status",
 ]
-_APPS = ["controllerrevisions", "deployments", "deployments/scale", "deployments/status", "replicasets", "replicasets/scale"]
+_APPS = [
+    "controllerrevisions",
+    "deployments",
+    "deployments/scale",
+    "deployments/status",
+    "replicasets",
+    "replicasets/scale",
+]
 
 
 def _rule(verbs: list[str], groups: list[str], resources: list[str]) -> JsonDict:
@@ -37,15 +65,21 @@ def _workload_rules(verbs: list[str], secrets: bool) -> list[JsonDict]:
 
 def _cluster_role(name: str, rules: list[JsonDict]) -> JsonDict:
     return {
-        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name, "labels": dict(_LABELS)}, "rules": rules,
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "rules": rules,
     }
 
 
 def _binding(name: str, role: str, groups: list[str]) -> JsonDict:
     subjects = [{"kind": "Group", "apiGroup": _RBAC, "name": group} for group in groups]
     return {
-        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name, "labels": dict(_LABELS)},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}, "subjects": subjects,
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": subjects,
     }
 
 
@@ -61,14 +95,18 @@ def objects() -> list[tuple[str, str, str, str, JsonDict]]:
         _cluster_role("system:discovery", [{"verbs": ["get"], "nonResourceURLs": _DISCOVERY}]),
         _cluster_role("system:public-info-viewer", [{"verbs": ["get"], "nonResourceURLs": _PUBLIC}]),
         _cluster_role("system:basic-user", own_reviews),
-        _cluster_role("admin", [*_workload_rules(_READ + _WRITE, True), _rule(_READ + _WRITE, [_RBAC], ["roles", "rolebindings"])]),
+        _cluster_role(
+            "admin", [*_workload_rules(_READ + _WRITE, True), _rule(_READ + _WRITE, [_RBAC], ["roles", "rolebindings"])]
+        ),
         _cluster_role("edit", _workload_rules(_READ + _WRITE, True)),
         _cluster_role("view", _workload_rules(_READ, False)),
     ]
     bindings = [
         _binding("cluster-admin", "cluster-admin", ["system:masters"]),
         _binding("system:discovery", "system:discovery", ["system:authenticated"]),
-        _binding("system:public-info-viewer", "system:public-info-viewer", ["system:authenticated", "system:unauthenticated"]),
+        _binding(
+            "system:public-info-viewer", "system:public-info-viewer", ["system:authenticated", "system:unauthenticated"]
+        ),
         _binding("system:basic-user", "system:basic-user", ["system:authenticated"]),
     ]
     out: list[tuple[str, str, str, str, JsonDict]] = []

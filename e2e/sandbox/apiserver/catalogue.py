@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import networks, policies, settings, typed, workloads
+from . import conversions, networks, policies, settings, typed, workloads
 from .kinds import ALL_VERBS, STATUS_VERBS, Decode, Resource, Rules, built_in_schema
 from .schema import JsonDict
 
 _NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 _POD_PARTS = {
-    "binding": ("create",), "eviction": ("create",), "log": ("get",), "status": STATUS_VERBS,
+    "binding": ("create",),
+    "eviction": ("create",),
+    "log": ("get",),
+    "status": STATUS_VERBS,
 }
 _STATUS = {"status": STATUS_VERBS}
 _SCALED = {"scale": STATUS_VERBS, "status": STATUS_VERBS}
@@ -43,36 +46,90 @@ def rows(addresses: networks.ServiceAddresses, allow_loopback: bool, definition_
         BuiltIn("", "v1", "endpoints", "Endpoints", networks.ENDPOINTS, short="ep", singular="endpoints"),
         BuiltIn("", "v1", "events", "Event", settings.EVENT, short="ev"),
         BuiltIn(
-            "", "v1", "namespaces", "Namespace", settings.NAMESPACE, namespaced=False, short="ns", verbs=_NO_COLLECTION,
+            "",
+            "v1",
+            "namespaces",
+            "Namespace",
+            settings.NAMESPACE,
+            namespaced=False,
+            short="ns",
+            verbs=_NO_COLLECTION,
             parts={"finalize": ("update",), "status": STATUS_VERBS},
         ),
         BuiltIn("", "v1", "nodes", "Node", settings.NODE, namespaced=False, short="no", parts=_STATUS),
-        BuiltIn("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", settings.CLAIM, short="pvc", parts=_STATUS),
+        BuiltIn(
+            "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", settings.CLAIM, short="pvc", parts=_STATUS
+        ),
         BuiltIn("", "v1", "pods", "Pod", workloads.POD, short="po", categories=every, parts=_POD_PARTS),
         BuiltIn("", "v1", "resourcequotas", "ResourceQuota", settings.QUOTA, short="quota", parts=_STATUS),
         BuiltIn("", "v1", "secrets", "Secret", settings.SECRET),
         BuiltIn("", "v1", "serviceaccounts", "ServiceAccount", settings.ACCOUNT, short="sa"),
         BuiltIn(
-            "", "v1", "services", "Service", networks.service_rules(addresses), short="svc", categories=every, parts=_STATUS,
+            "",
+            "v1",
+            "services",
+            "Service",
+            networks.service_rules(addresses),
+            short="svc",
+            categories=every,
+            parts=_STATUS,
         ),
     ]
     apps = [
         BuiltIn("apps", "v1", "controllerrevisions", "ControllerRevision", workloads.CONTROLLER_REVISION),
-        BuiltIn("apps", "v1", "deployments", "Deployment", workloads.DEPLOYMENT, short="deploy", categories=every, parts=_SCALED),
-        BuiltIn("apps", "v1", "replicasets", "ReplicaSet", workloads.REPLICA_SET, short="rs", categories=every, parts=_SCALED),
+        BuiltIn(
+            "apps",
+            "v1",
+            "deployments",
+            "Deployment",
+            workloads.DEPLOYMENT,
+            short="deploy",
+            categories=every,
+            parts=_SCALED,
+        ),
+        BuiltIn(
+            "apps",
+            "v1",
+            "replicasets",
+            "ReplicaSet",
+            workloads.REPLICA_SET,
+            short="rs",
+            categories=every,
+            parts=_SCALED,
+        ),
     ]
     access = [
-        BuiltIn("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", Rules(), False, verbs=_CREATE),
+        BuiltIn(
+            "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", Rules(), False, verbs=_CREATE
+        ),
         BuiltIn(_AUTH, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", Rules(), False, verbs=_CREATE),
         BuiltIn(_AUTH, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", Rules(), False, verbs=_CREATE),
         BuiltIn(_AUTH, "v1", "subjectaccessreviews", "SubjectAccessReview", Rules(), False, verbs=_CREATE),
     ]
     policy = [
         BuiltIn(
-            "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", policies.AUTOSCALER, short="hpa",
-            categories=every, parts=_STATUS,
+            "autoscaling",
+            "v2",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            policies.AUTOSCALER,
+            short="hpa",
+            categories=every,
+            parts=_STATUS,
         ),
-        BuiltIn("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", policies.BUDGET, short="pdb", parts=_STATUS),
+        BuiltIn(
+            "autoscaling",
+            "v1",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            policies.AUTOSCALER_V1,
+            short="hpa",
+            categories=every,
+            parts=_STATUS,
+        ),
+        BuiltIn(
+            "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", policies.BUDGET, short="pdb", parts=_STATUS
+        ),
         BuiltIn(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", policies.BINDING, False),
         BuiltIn(_RBAC, "v1", "clusterroles", "ClusterRole", policies.ROLE, False),
         BuiltIn(_RBAC, "v1", "rolebindings", "RoleBinding", policies.BINDING),
@@ -80,12 +137,23 @@ def rows(addresses: networks.ServiceAddresses, allow_loopback: bool, definition_
     ]
     rest = [
         BuiltIn(
-            "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", definition_rules, False,
-            short="crd crds", categories=("api-extensions",), parts=_STATUS,
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+            definition_rules,
+            False,
+            short="crd crds",
+            categories=("api-extensions",),
+            parts=_STATUS,
         ),
         BuiltIn("coordination.k8s.io", "v1", "leases", "Lease", settings.LEASE),
         BuiltIn(
-            "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", networks.slice_rules(allow_loopback),
+            "discovery.k8s.io",
+            "v1",
+            "endpointslices",
+            "EndpointSlice",
+            networks.slice_rules(allow_loopback),
         ),
     ]
     events = [BuiltIn("events.k8s.io", "v1", "events", "Event", Rules(), short="ev")]
@@ -112,31 +180,27 @@ def resource(row: BuiltIn) -> Resource:
     def empty() -> JsonDict:
         return {"apiVersion": api_version, "kind": row.kind, **typed.zero(definition)}
 
-    return Resource(
-        group=row.group, version=row.version, plural=row.plural, kind=row.kind, namespaced=row.namespaced, schema=schema,
-        decode=decoder(definition, row.kind, row.rules), empty=empty, rules=row.rules,
-        singular=row.singular or row.kind.lower(), list_kind=f"{row.kind}List", short_names=tuple(row.short.split()),
-        categories=row.categories, verbs=row.verbs, subresources=dict(row.parts or {}),
+    made = Resource(
+        group=row.group,
+        version=row.version,
+        plural=row.plural,
+        kind=row.kind,
+        namespaced=row.namespaced,
+        schema=schema,
+        decode=decoder(definition, row.kind, row.rules),
+        empty=empty,
+        rules=row.rules,
+        singular=row.singular or row.kind.lower(),
+        list_kind=f"{row.kind}List",
+        short_names=tuple(row.short.split()),
+        categories=row.categories,
+        verbs=row.verbs,
+        subresources=dict(row.parts or {}),
     )
-
-
-_CORE_TO_NEW = {
-    "involvedObject": "regarding", "message": "note", "source": "deprecatedSource", "count": "deprecatedCount",
-    "firstTimestamp": "deprecatedFirstTimestamp", "lastTimestamp": "deprecatedLastTimestamp",
-    "reportingComponent": "reportingController",
-}
-_NEW_TO_CORE = {new: core for core, new in _CORE_TO_NEW.items()}
-
-
-def event_to_core(event: JsonDict) -> JsonDict:
-    """An events.k8s.io Event as the core Event that is stored."""
-    out = {_NEW_TO_CORE.get(key, key): value for key, value in event.items()}
-    out.setdefault("source", {})
-    out.setdefault("firstTimestamp", None)
-    out.setdefault("lastTimestamp", None)
-    return {**out, "apiVersion": "v1"}
-
-
-def event_from_core(event: JsonDict) -> JsonDict:
-    """A stored core Event as an events.k8s.io Event."""
-    return {**{_CORE_TO_NEW.get(key, key): value for key, value in event.items()}, "apiVersion": "events.k8s.io/v1"}
+    if (row.group, row.kind) == ("events.k8s.io", "Event"):
+        made.storage, made.storage_api_version = "/events", "v1"
+        made.to_storage, made.from_storage = conversions.event_to_core, conversions.event_from_core
+    elif (api_version, row.kind) == ("autoscaling/v1", "HorizontalPodAutoscaler"):
+        made.storage, made.storage_api_version = "autoscaling/horizontalpodautoscalers", "autoscaling/v2"
+        made.to_storage, made.from_storage = conversions.autoscaler_to_v2, conversions.autoscaler_from_v2
+    return made

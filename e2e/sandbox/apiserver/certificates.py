@@ -13,7 +13,13 @@ from cryptography.x509.oid import NameOID
 
 _LIFE = timedelta(days=365)
 _BACKDATED = timedelta(minutes=5)
-_DNS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+_DNS = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
 
 
 def _name(text: str) -> x509.Name:
@@ -62,8 +68,15 @@ def make(folder: Path, hosts: list[str]) -> tuple[Path, Path, Path]:
 
 def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     usage = x509.KeyUsage(
-        digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
     )
     name = _name("slipway-sandbox-ca")
     return (

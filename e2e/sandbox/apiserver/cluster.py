@@ -53,9 +53,6 @@ class Cluster:
         self.store.shelves["/namespaces"].listeners.add(self._on_namespace)
 
     def _add_built_in(self, resource: Resource) -> None:
-        if (resource.group, resource.plural) == ("events.k8s.io", "events"):
-            resource.storage = "/events"
-            resource.to_storage, resource.from_storage = catalogue.event_to_core, catalogue.event_from_core
         self.registry.add(resource)
         self._open(resource)
 
@@ -124,7 +121,9 @@ class Cluster:
             established = _condition("Established", "False", "NotAccepted", "not all names are accepted", now)
         else:
             accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
-            established = _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
+            established = _condition(
+                "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now
+            )
         before = {entry["type"]: entry for entry in stored.obj["status"].get("conditions") or ()}
         conditions = [_kept(entry, before.get(entry["type"])) for entry in (accepted, established)]
         names = {"plural": "", "kind": ""} if taken else stored.obj["spec"]["names"]
@@ -143,7 +142,11 @@ class Cluster:
             theirs = other.obj["spec"]
             if other.metadata["name"] == definition["metadata"]["name"] or theirs["group"] != spec["group"]:
                 continue
-            for key, reason in (("kind", "KindConflict"), ("listKind", "ListKindConflict"), ("singular", "SingularConflict")):
+            for key, reason in (
+                ("kind", "KindConflict"),
+                ("listKind", "ListKindConflict"),
+                ("singular", "SingularConflict"),
+            ):
                 if theirs["names"].get(key) == spec["names"].get(key):
                     return reason, f'"{spec["names"][key]}" is already in use'
         return None

@@ -57,12 +57,23 @@ def _ready(obj: JsonDict, _: datetime) -> str:
 def _template_columns(selector_description: str) -> tuple[Column, ...]:
     path = ("spec", "template", "spec", "containers")
     return (
-        Column("Containers", "string", lambda obj, _: _containers(obj, "name", *path), 1, "Names of each container in the template."),
         Column(
-            "Images", "string", lambda obj, _: _containers(obj, "image", *path), 1,
+            "Containers",
+            "string",
+            lambda obj, _: _containers(obj, "name", *path),
+            1,
+            "Names of each container in the template.",
+        ),
+        Column(
+            "Images",
+            "string",
+            lambda obj, _: _containers(obj, "image", *path),
+            1,
             "Images referenced by each container in the template.",
         ),
-        Column("Selector", "string", lambda obj, _: as_text(dig(obj, "spec", "selector")) or NONE, 1, selector_description),
+        Column(
+            "Selector", "string", lambda obj, _: as_text(dig(obj, "spec", "selector")) or NONE, 1, selector_description
+        ),
     )
 
 
@@ -107,7 +118,9 @@ def _service_ports(service: JsonDict, _: datetime) -> str:
 
 def _external_address(service: JsonDict, _: datetime) -> str:
     ingress = dig(service, "status", "loadBalancer", "ingress") or []
-    found = [entry.get("ip") or entry.get("hostname", "") for entry in ingress] + (dig(service, "spec", "externalIPs") or [])
+    found = [entry.get("ip") or entry.get("hostname", "") for entry in ingress] + (
+        dig(service, "spec", "externalIPs") or []
+    )
     if not found and dig(service, "spec", "type") == "LoadBalancer":
         return "<pending>"
     return _listed(found)
@@ -158,11 +171,15 @@ _CREATED = Column("Created At", "date", lambda obj, _: obj["metadata"].get("crea
 _DEPLOYMENT = (
     Column("Ready", "string", _ready, description="Number of the pod with ready state"),
     Column(
-        "Up-to-date", "string", _at("status", "updatedReplicas", default=0),
+        "Up-to-date",
+        "string",
+        _at("status", "updatedReplicas", default=0),
         description="Total number of non-terminating pods targeted by this deployment that have the desired template spec.",
     ),
     Column(
-        "Available", "string", _at("status", "availableReplicas", default=0),
+        "Available",
+        "string",
+        _at("status", "availableReplicas", default=0),
         description="Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment.",
     ),
     AGE,
@@ -195,8 +212,12 @@ _SERVICE = (
     Column("Port(s)", "string", _service_ports),
     AGE,
     Column(
-        "Selector", "string",
-        lambda obj, _: _listed([f"{key}={value}" for key, value in sorted((dig(obj, "spec", "selector") or {}).items())]), 1,
+        "Selector",
+        "string",
+        lambda obj, _: _listed(
+            [f"{key}={value}" for key, value in sorted((dig(obj, "spec", "selector") or {}).items())]
+        ),
+        1,
     ),
 )
 _NODE = (
@@ -210,7 +231,8 @@ _EVENT = (
     Column("Type", "string", _at("type", default="")),
     Column("Reason", "string", _at("reason", default="")),
     Column(
-        "Object", "string",
+        "Object",
+        "string",
         lambda obj, _: f"{dig(obj, 'involvedObject', 'kind') or ''}/{dig(obj, 'involvedObject', 'name') or ''}".lower(),
     ),
     Column("Message", "string", lambda obj, _: str(obj.get("message", "")).strip()),
@@ -225,7 +247,11 @@ BUILT_IN: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "Event"): _EVENT,
     ("", "Namespace"): (Column("Status", "string", _at("status", "phase", default="")), AGE),
     ("", "ConfigMap"): (Column("Data", "string", _data_count("data", "binaryData")), AGE),
-    ("", "Secret"): (Column("Type", "string", _at("type", default="")), Column("Data", "string", _data_count("data")), AGE),
+    ("", "Secret"): (
+        Column("Type", "string", _at("type", default="")),
+        Column("Data", "string", _data_count("data")),
+        AGE,
+    ),
     ("", "ServiceAccount"): (AGE,),
     ("", "PersistentVolumeClaim"): (Column("Status", "string", _at("status", "phase", default="")), AGE),
     ("", "ResourceQuota"): (AGE,),

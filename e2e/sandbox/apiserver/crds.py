@@ -64,8 +64,12 @@ def _check(definition: JsonDict) -> list[Cause]:
     if not group:
         causes.append(Cause(REQUIRED, "spec.group", "Required value"))
     elif not is_subdomain(group) or "." not in group:
-        causes.append(Cause(INVALID, "spec.group", f'Invalid value: "{group}": should be a domain with at least one dot'))
-    if re.search(r"(^|\.)(k8s|kubernetes)\.io$", group) and not (definition["metadata"].get("annotations") or {}).get(_APPROVED):
+        causes.append(
+            Cause(INVALID, "spec.group", f'Invalid value: "{group}": should be a domain with at least one dot')
+        )
+    if re.search(r"(^|\.)(k8s|kubernetes)\.io$", group) and not (definition["metadata"].get("annotations") or {}).get(
+        _APPROVED
+    ):
         words = "Required value: protected groups must have approval annotation"
         causes.append(Cause(REQUIRED, f"metadata.annotations[{_APPROVED}]", words))
     if spec.get("scope") not in ("Cluster", "Namespaced"):
@@ -100,7 +104,9 @@ def _check_versions(definition: JsonDict) -> list[Cause]:
     for index, version in enumerate(versions):
         name, where = version.get("name", ""), f"spec.versions[{index}]"
         if not is_label_name(name):
-            causes.append(Cause(INVALID, f"{where}.name", f"Invalid value: {values.shown(name)}: a DNS-1035 label is required"))
+            causes.append(
+                Cause(INVALID, f"{where}.name", f"Invalid value: {values.shown(name)}: a DNS-1035 label is required")
+            )
         if name in seen:
             causes.append(Cause(INVALID, f"{where}.name", f"Invalid value: {values.shown(name)}: must be unique"))
         seen.add(name)
@@ -108,14 +114,18 @@ def _check_versions(definition: JsonDict) -> list[Cause]:
         words = f"Invalid value: {values.shown([v.get('name') for v in versions])}: must have exactly one version marked as storage version"
         causes.append(Cause(INVALID, "spec.versions", words))
     if not definition.get("status", {}).get("storedVersions"):
-        causes.append(Cause(INVALID, "status.storedVersions", "Invalid value: null: must have at least one stored version"))
+        causes.append(
+            Cause(INVALID, "status.storedVersions", "Invalid value: null: must have at least one stored version")
+        )
     if causes:
         return causes
     shared = all(version.get("schema") == versions[0].get("schema") for version in versions)
     for index, version in enumerate(versions):
         if shared and index:
             break
-        causes += _check_schema(version, f"spec.versions[{index}]", "spec.validation" if shared else f"spec.versions[{index}].schema")
+        causes += _check_schema(
+            version, f"spec.versions[{index}]", "spec.validation" if shared else f"spec.versions[{index}].schema"
+        )
     return causes
 
 
@@ -151,7 +161,9 @@ def _check_column(column: JsonDict, path: str) -> list[Cause]:
     try:
         jsonpaths.steps(column.get("jsonPath") or ".metadata")
     except ValueError as problem:
-        causes.append(Cause(INVALID, f"{path}.jsonPath", f"Invalid value: {values.shown(column['jsonPath'])}: {problem}"))
+        causes.append(
+            Cause(INVALID, f"{path}.jsonPath", f"Invalid value: {values.shown(column['jsonPath'])}: {problem}")
+        )
     return causes
 
 
@@ -161,9 +173,17 @@ def _check_selectable(raw: JsonDict, field: JsonDict, path: str) -> list[Cause]:
         for key in jsonpaths.field_path(field["jsonPath"]):
             node = node.get("properties", {})[key]
     except (ValueError, KeyError, AttributeError) as problem:
-        return [Cause(INVALID, path, f"Invalid value: {values.shown(field.get('jsonPath'))}: is an invalid path: {problem}")]
+        return [
+            Cause(INVALID, path, f"Invalid value: {values.shown(field.get('jsonPath'))}: is an invalid path: {problem}")
+        ]
     if node.get("type") not in ("boolean", "integer", "string"):
-        return [Cause(INVALID, path, f"Invalid value: {values.shown(field['jsonPath'])}: must point to a field of type boolean, integer, string")]
+        return [
+            Cause(
+                INVALID,
+                path,
+                f"Invalid value: {values.shown(field['jsonPath'])}: must point to a field of type boolean, integer, string",
+            )
+        ]
     return []
 
 
@@ -174,7 +194,9 @@ def _check_update(new: JsonDict, old: JsonDict) -> list[Cause]:
         after: Any = new["spec"]
         for key in keys:
             before, after = before.get(key), after.get(key)
-        established = any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ())
+        established = any(
+            c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()
+        )
         if before != after and (established or keys == ("group",)):
             words = f"Invalid value: {values.shown(after)}: field is immutable"
             causes.append(Cause(INVALID, "spec." + ".".join(keys), words))
@@ -187,8 +209,13 @@ def _check_update(new: JsonDict, old: JsonDict) -> list[Cause]:
 
 
 RULES = Rules(
-    defaults=_default, prepare=_prepare, prepare_update=_prepare_update, check=_check, check_update=_check_update,
-    counts=spec_changed, unconditional=False,
+    defaults=_default,
+    prepare=_prepare,
+    prepare_update=_prepare_update,
+    check=_check,
+    check_update=_check_update,
+    counts=spec_changed,
+    unconditional=False,
 )
 
 
@@ -196,7 +223,9 @@ def resources(definition: JsonDict) -> list[Resource]:
     """The resources a definition brings, one for each served version."""
     spec = definition["spec"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
-    return [_resource(spec, version, f"{spec['group']}/{storage}") for version in spec["versions"] if version.get("served")]
+    return [
+        _resource(spec, version, f"{spec['group']}/{storage}") for version in spec["versions"] if version.get("served")
+    ]
 
 
 def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Resource:
@@ -210,12 +239,24 @@ def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Re
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": structural_age()}
     ]
     return Resource(
-        group=spec["group"], version=version["name"], plural=names["plural"], kind=names["kind"],
-        namespaced=spec["scope"] == "Namespaced", schema=schema, decode=_decoder(schema, names["kind"]),
-        empty=empty_custom(api_version, names["kind"]), rules=Rules(fields=fields, unconditional=False),
-        singular=names.get("singular", ""), list_kind=names["listKind"], short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()), subresources=subresources, custom=True,
-        storage_api_version=storage_api_version, columns=columns, scale_paths=parts.get("scale"),
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        schema=schema,
+        decode=_decoder(schema, names["kind"]),
+        empty=empty_custom(api_version, names["kind"]),
+        rules=Rules(fields=fields, unconditional=False),
+        singular=names.get("singular", ""),
+        list_kind=names["listKind"],
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=subresources,
+        custom=True,
+        storage_api_version=storage_api_version,
+        columns=columns,
+        scale_paths=parts.get("scale"),
         validator=_validator(schema, parts.get("scale"), cel_rules.compile_schema(schema)),
     )
 
@@ -254,7 +295,11 @@ def _check_scale(scale: JsonDict | None, obj: JsonDict) -> list[Cause]:
     for key in ("specReplicasPath", "statusReplicasPath"):
         for value in jsonpaths.find(obj, scale[key]) if scale is not None else ():
             if isinstance(value, int) and value < 0:
-                causes.append(Cause(INVALID, scale[key] if scale else "", f"Invalid value: {value}: should be a non-negative integer"))
+                causes.append(
+                    Cause(
+                        INVALID,
+                        scale[key] if scale else "",
+                        f"Invalid value: {value}: should be a non-negative integer",
+                    )
+                )
     return causes
-
-

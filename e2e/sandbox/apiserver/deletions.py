@@ -46,7 +46,9 @@ class DeleteOptions:
             seconds = None if grace is None else int(grace)
         except ValueError as problem:
             raise bad_request(f"invalid gracePeriodSeconds: {grace}") from problem
-        return cls(seconds, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", dry_run)
+        return cls(
+            seconds, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", dry_run
+        )
 
 
 class Deleter:

@@ -8,13 +8,17 @@ from .schema import JsonDict
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 _PART_KINDS: dict[str, tuple[str, str, str]] = {
-    "scale": ("autoscaling", "v1", "Scale"), "eviction": ("policy", "v1", "Eviction"), "binding": ("", "", "Binding"),
+    "scale": ("autoscaling", "v1", "Scale"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "binding": ("", "", "Binding"),
 }
 
 
 def wants_aggregated(accept: str) -> bool:
     """Whether a client asks for aggregated discovery, version 2."""
-    return any("as=APIGroupDiscoveryList" in part and "v=v2" in part.split(";") for part in accept.replace(" ", "").split(","))
+    return any(
+        "as=APIGroupDiscoveryList" in part and "v=v2" in part.split(";") for part in accept.replace(" ", "").split(",")
+    )
 
 
 def api_versions(address: str) -> JsonDict:
@@ -56,7 +60,11 @@ def resource_list(registry: Registry, group_name: str, version: str) -> JsonDict
             if part not in resource.subresources:
                 continue
             kind_group, kind_version, kind = _part_kind(resource, part)
-            entry: JsonDict = {"name": f"{resource.plural}/{part}", "singularName": "", "namespaced": resource.namespaced}
+            entry: JsonDict = {
+                "name": f"{resource.plural}/{part}",
+                "singularName": "",
+                "namespaced": resource.namespaced,
+            }
             if kind_group:
                 entry |= {"group": kind_group, "version": kind_version}
             entries.append({**entry, "kind": kind, "verbs": list(resource.subresources[part])})
@@ -68,7 +76,10 @@ def resource_list(registry: Registry, group_name: str, version: str) -> JsonDict
 
 def _entry(resource: Resource) -> JsonDict:
     entry: JsonDict = {
-        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced, "kind": resource.kind,
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
         "verbs": _CUSTOM_VERBS if resource.custom else list(resource.verbs),
     }
     if resource.short_names:
@@ -105,8 +116,11 @@ def _aggregated_entry(resource: Resource) -> JsonDict:
     if resource.custom:
         own_kind |= {"group": resource.group, "version": resource.version}
     entry: JsonDict = {
-        "resource": resource.plural, "responseKind": own_kind, "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular, "verbs": _CUSTOM_VERBS if resource.custom else list(resource.verbs),
+        "resource": resource.plural,
+        "responseKind": own_kind,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": _CUSTOM_VERBS if resource.custom else list(resource.verbs),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -116,7 +130,11 @@ def _aggregated_entry(resource: Resource) -> JsonDict:
     for part in _parts(resource):
         if part in resource.subresources:
             kind_group, kind_version, kind = _part_kind(resource, part)
-            kinds = {"group": kind_group, "version": kind_version, "kind": kind} if kind_group else own_kind | {"kind": kind}
+            kinds = (
+                {"group": kind_group, "version": kind_version, "kind": kind}
+                if kind_group
+                else own_kind | {"kind": kind}
+            )
             parts.append({"subresource": part, "responseKind": kinds, "verbs": list(resource.subresources[part])})
     if parts:
         entry["subresources"] = parts

@@ -95,7 +95,9 @@ def write_of(request: web.BaseRequest, kind: str, applying: bool = False) -> Wri
     return Write(manager, bool(dry_run and dry_run[0]), validation, force in _TRUE)
 
 
-def encoded(body: bytes, code: int = 200, content_type: str = JSON_TYPE, warnings: list[str] | None = None) -> web.Response:
+def encoded(
+    body: bytes, code: int = 200, content_type: str = JSON_TYPE, warnings: list[str] | None = None
+) -> web.Response:
     """An answer with a body that is already encoded."""
     headers: CIMultiDict[str] = CIMultiDict({"Server": SERVER_HEADER, "Cache-Control": "no-cache, private"})
     headers["Content-Type"] = content_type
@@ -105,7 +107,9 @@ def encoded(body: bytes, code: int = 200, content_type: str = JSON_TYPE, warning
     return web.Response(body=body, status=code, headers=headers)
 
 
-def answer(body: Any, code: int = 200, content_type: str = JSON_TYPE, warnings: list[str] | None = None) -> web.Response:
+def answer(
+    body: Any, code: int = 200, content_type: str = JSON_TYPE, warnings: list[str] | None = None
+) -> web.Response:
     """An answer with a body to encode."""
     return encoded(orjson.dumps(body), code, content_type, warnings)
 

@@ -48,7 +48,13 @@ class ApiError(Exception):
 
     def status(self) -> dict[str, Any]:
         """The `Status` object a client gets."""
-        body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message}
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
         if self.reason:
             body["reason"] = self.reason
         if self.details is not None:
@@ -78,7 +84,9 @@ def qualified(group: str, resource: str) -> str:
 
 def not_found(group: str, resource: str, name: str) -> ApiError:
     """404 for an object that is not there."""
-    return ApiError(404, "NotFound", f'{qualified(group, resource)} "{name}" not found', _details(name, group, resource))
+    return ApiError(
+        404, "NotFound", f'{qualified(group, resource)} "{name}" not found', _details(name, group, resource)
+    )
 
 
 def already_exists(group: str, resource: str, name: str) -> ApiError:

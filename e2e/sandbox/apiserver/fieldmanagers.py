@@ -73,7 +73,10 @@ def read_owners(entries: list[JsonDict] | None) -> Owners:
     owners: Owners = {}
     for entry in entries or ():
         manager = Manager(
-            entry.get("manager", ""), entry.get("operation", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
         )
         try:
             fields = decode(entry.get("fieldsV1") or {})
@@ -134,10 +137,14 @@ def _reassign(owners: Owners, changed: merge.Comparison, skip: Manager | None, f
 
 
 def _conflict(conflicts: list[tuple[Manager, Path]]) -> Exception:
-    causes = [Cause(MANAGER_CONFLICT, readable(path), f"conflict with {manager.label()}") for manager, path in conflicts]
+    causes = [
+        Cause(MANAGER_CONFLICT, readable(path), f"conflict with {manager.label()}") for manager, path in conflicts
+    ]
     if len(conflicts) == 1:
         manager, path = conflicts[0]
-        return apply_conflict(f"Apply failed with 1 conflict: conflict with {manager.label()}: {readable(path)}", causes)
+        return apply_conflict(
+            f"Apply failed with 1 conflict: conflict with {manager.label()}: {readable(path)}", causes
+        )
     lines: list[str] = []
     for label in sorted({manager.label() for manager, _ in conflicts}):
         lines.append(f"conflicts with {label}:")
@@ -190,7 +197,14 @@ def _cap(owners: Owners, now: str) -> Owners:
 
 
 def apply(
-    schema: Schema, empty: JsonDict, live: JsonDict, applied: JsonDict, manager: Manager, now: str, force: bool, label: str,
+    schema: Schema,
+    empty: JsonDict,
+    live: JsonDict,
+    applied: JsonDict,
+    manager: Manager,
+    now: str,
+    force: bool,
+    label: str,
     reset: Callable[[JsonDict], JsonDict],
 ) -> JsonDict:
     """Server-side apply: the live object with the applied one merged in and `managedFields` to match.

@@ -84,7 +84,9 @@ class Handlers:
         if where.startswith("/openapi/v3/"):
             return exchange.encoded(self.documents.find(where.removeprefix("/openapi/v3/")))
         if where == "":
-            return exchange.answer({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v3", "/readyz", "/version"]})
+            return exchange.answer(
+                {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v3", "/readyz", "/version"]}
+            )
         raise PageNotFoundError(where)
 
     def _discover(self, request: web.BaseRequest, path: ResourcePath) -> web.StreamResponse:
@@ -93,8 +95,12 @@ class Handlers:
         if not path.group and not path.version:
             if aggregated:
                 return exchange.answer(discovery.aggregated(registry, path.core), content_type=discovery.AGGREGATED)
-            return exchange.answer(discovery.api_versions(self.address) if path.core else discovery.group_list(registry))
-        if path.group not in registry.group_order or (path.version and path.version not in registry.versions(path.group)):
+            return exchange.answer(
+                discovery.api_versions(self.address) if path.core else discovery.group_list(registry)
+            )
+        if path.group not in registry.group_order or (
+            path.version and path.version not in registry.versions(path.group)
+        ):
             raise PageNotFoundError(request.path)
         if not path.version:
             return exchange.answer(discovery.group(registry, path.group))
@@ -119,7 +125,9 @@ class Handlers:
             return await self._answer_part(request, target, verb)
         return await self._answer_object(request, target, verb, user)
 
-    async def _answer_object(self, request: web.BaseRequest, target: Target, verb: str, user: User) -> web.StreamResponse:
+    async def _answer_object(
+        self, request: web.BaseRequest, target: Target, verb: str, user: User
+    ) -> web.StreamResponse:
         resource = target.resource
         if verb not in resource.verbs:
             raise method_not_allowed()
@@ -261,7 +269,9 @@ class Handlers:
         if verb == "get":
             return self._object(request, target, self.cluster.writer.stored(target))
         nobody = User("")
-        return await (self._update(request, target, nobody) if verb == "update" else self._patch(request, target, nobody))
+        return await (
+            self._update(request, target, nobody) if verb == "update" else self._patch(request, target, nobody)
+        )
 
     async def _answer_scale(self, request: web.BaseRequest, target: Target, verb: str) -> web.StreamResponse:
         resource, writer = target.resource, self.cluster.writer
@@ -278,7 +288,11 @@ class Handlers:
                 raise unsupported_media((patches.JSON_PATCH, patches.MERGE_PATCH))
             patch = await exchange.body_of(request, (kind,))
             write = exchange.write_of(request, "PatchOptions")
-            body = patches.json_patch(current, patch) if kind == patches.JSON_PATCH else patches.merge_patch(current, patch)
+            body = (
+                patches.json_patch(current, patch)
+                if kind == patches.JSON_PATCH
+                else patches.merge_patch(current, patch)
+            )
         changed = scales.with_scale(resource, resource.outward(stored.obj), body)
         path = tuple(f"f:{key}" for key in scales.replicas_path(resource))
         whole = Target(resource, target.namespace, target.name)
@@ -321,7 +335,9 @@ def _patched(resource: Resource, before: JsonDict, body: Any, kind: str) -> Json
     if kind == patches.JSON_PATCH:
         return patches.json_patch(before, body)
     if not isinstance(body, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        )
     if kind == patches.STRATEGIC_PATCH:
         return patches.strategic_merge(resource.schema, before, body)
     merged: JsonDict = patches.merge_patch(before, body)
@@ -332,5 +348,3 @@ def _seconds(text: str | None) -> float:
     if text and text.isdigit() and int(text) > 0:
         return float(text)
     return random.uniform(*_WATCH_SECONDS)  # noqa: S311
-
-

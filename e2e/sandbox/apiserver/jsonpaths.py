@@ -55,7 +55,13 @@ def _take(node: Any, step: dict[str, str]) -> list[Any]:
 def _holds(item: Any, step: dict[str, str]) -> bool:
     found = find(item, step["key"])
     text = step["value"]
-    wanted = text[1:-1] if text[0] in "\"'" else orjson.loads(text) if text in ("true", "false") or text[0].isdigit() else text
+    wanted = (
+        text[1:-1]
+        if text[0] in "\"'"
+        else orjson.loads(text)
+        if text in ("true", "false") or text[0].isdigit()
+        else text
+    )
     equal = bool(found) and found[0] == wanted
     return equal if step["op"] == "==" else not equal
 

@@ -75,7 +75,9 @@ def check_version(query: dict[str, str], watching: bool) -> int:
     causes = []
     initial = "sendInitialEvents" in query
     if initial and not watching:
-        causes.append(Cause("FieldValueForbidden", "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"))
+        causes.append(
+            Cause("FieldValueForbidden", "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
+        )
     if initial and match != "NotOlderThan":
         words = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         causes.append(Cause("FieldValueForbidden", "resourceVersionMatch", words))
@@ -100,7 +102,10 @@ def check_version(query: dict[str, str], watching: bool) -> int:
 
 def too_new(version: int, current: int) -> ApiError:
     """504 for a resourceVersion that has not happened yet."""
-    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1}
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
     message = f"Timeout: Too large resource version: {version}, current: {current}"
     return ApiError(504, "Timeout", message, details)
 
@@ -152,7 +157,11 @@ def _place(stored: Stored) -> str:
 
 
 def _token(version: int, start: str) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start})).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start}))
+        .decode()
+        .rstrip("=")
+    )
 
 
 def _read_token(text: str) -> tuple[int, str]:
@@ -166,7 +175,9 @@ def _read_token(text: str) -> tuple[int, str]:
 def encode_object(resource: Resource, stored: Stored, view: View, now: Callable[[], datetime]) -> bytes:
     """One object in the shape asked for."""
     if view.form == "Table":
-        return orjson.dumps(tables.table(resource, [stored], {"resourceVersion": str(stored.version)}, view.include, now()))
+        return orjson.dumps(
+            tables.table(resource, [stored], {"resourceVersion": str(stored.version)}, view.include, now())
+        )
     if view.form:
         return orjson.dumps(tables.partial(resource.outward(stored.obj)))
     if resource.from_storage is None and stored.obj["apiVersion"] == resource.api_version:
@@ -181,7 +192,11 @@ def encode_list(resource: Resource, found: Page, view: View, now: Callable[[], d
     metadata = found.metadata(resource.custom and not view.form)
     if view.form:
         items = [tables.partial(resource.outward(stored.obj)) for stored in found.items]
-        body: dict[str, Any] = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        body: dict[str, Any] = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+        }
         return orjson.dumps({**body, "items": items})
     head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     return head[:-1] + b',"items":[' + b",".join(_item(resource, stored) for stored in found.items) + b"]}"

@@ -79,7 +79,11 @@ def check_metadata(metadata: JsonDict, pattern: str) -> list[Cause]:
     causes += _owners(metadata.get("ownerReferences") or [])
     for finalizer in metadata.get("finalizers") or ():
         if not is_label_key(finalizer):
-            causes.append(Cause(INVALID, "metadata.finalizers", f'Invalid value: "{finalizer}": name part must be a qualified name'))
+            causes.append(
+                Cause(
+                    INVALID, "metadata.finalizers", f'Invalid value: "{finalizer}": name part must be a qualified name'
+                )
+            )
     return causes
 
 
@@ -88,9 +92,13 @@ def check_labels(labels: dict[str, str] | None, path: str) -> list[Cause]:
     causes = []
     for key, value in (labels or {}).items():
         if not is_label_key(key):
-            causes.append(Cause(INVALID, path, f'Invalid value: "{key}": name part must consist of alphanumeric characters'))
+            causes.append(
+                Cause(INVALID, path, f'Invalid value: "{key}": name part must consist of alphanumeric characters')
+            )
         if not is_label_value(value):
-            causes.append(Cause(INVALID, path, f'Invalid value: "{value}": a valid label must be an empty string or consist of …'))
+            causes.append(
+                Cause(INVALID, path, f'Invalid value: "{value}": a valid label must be an empty string or consist of …')
+            )
     return causes
 
 
@@ -99,7 +107,9 @@ def _annotations(annotations: dict[str, str] | None) -> list[Cause]:
     for key, value in (annotations or {}).items():
         size += len(key.encode()) + len(value.encode())
         if not is_label_key(key.lower()):
-            causes.append(Cause(INVALID, "metadata.annotations", f'Invalid value: "{key}": name part must be a qualified name'))
+            causes.append(
+                Cause(INVALID, "metadata.annotations", f'Invalid value: "{key}": name part must be a qualified name')
+            )
     if size > _MOST_ANNOTATION_BYTES:
         words = f"Too long: may not be more than {_MOST_ANNOTATION_BYTES} bytes"
         causes.append(Cause("FieldValueTooLong", "metadata.annotations", words))

@@ -78,14 +78,18 @@ def _check_service(service: JsonDict) -> list[Cause]:
     kind = spec.get("type")
     if kind not in _SERVICE_TYPES:
         listed = ", ".join(f'"{name}"' for name in _SERVICE_TYPES)
-        causes.append(Cause(NOT_SUPPORTED, "spec.type", f"Unsupported value: {shown(kind)}: supported values: {listed}"))
+        causes.append(
+            Cause(NOT_SUPPORTED, "spec.type", f"Unsupported value: {shown(kind)}: supported values: {listed}")
+        )
     headless = spec.get("clusterIP") == "None"
     if not spec.get("ports") and not headless and kind != "ExternalName":
         causes.append(Cause(REQUIRED, "spec.ports", "Required value"))
     causes += _check_ports(spec.get("ports") or [])
     address = spec.get("clusterIP")
     if address and not headless and not _is_address(address):
-        causes.append(Cause(INVALID, "spec.clusterIPs[0]", f"Invalid value: {shown(address)}: must be a valid IP address"))
+        causes.append(
+            Cause(INVALID, "spec.clusterIPs[0]", f"Invalid value: {shown(address)}: must be a valid IP address")
+        )
     if kind == "ExternalName" and not spec.get("externalName"):
         causes.append(Cause(REQUIRED, "spec.externalName", "Required value"))
     if spec.get("sessionAffinity") not in ("ClientIP", "None"):
@@ -106,7 +110,9 @@ def _check_ports(ports: list[JsonDict]) -> list[Cause]:
             causes.append(Cause(DUPLICATE, f"{where}.name", f"Duplicate value: {shown(name)}"))
         names.add(name or "")
         if number not in _PORTS:
-            causes.append(Cause(INVALID, f"{where}.port", f"Invalid value: {number}: must be between 1 and 65535, inclusive"))
+            causes.append(
+                Cause(INVALID, f"{where}.port", f"Invalid value: {number}: must be between 1 and 65535, inclusive")
+            )
         target = port.get("targetPort")
         if isinstance(target, int) and target not in _PORTS:
             words = f"Invalid value: {target}: must be between 1 and 65535, inclusive"
@@ -149,9 +155,15 @@ def service_rules(addresses: ServiceAddresses) -> Rules:
         _allocate(new, addresses)
 
     return Rules(
-        defaults=_default_service, prepare=prepare, prepare_update=prepare_update, check=_check_service,
-        check_update=_check_service_update, name_pattern="label1035", fields=("spec.clusterIP", "spec.type"),
-        create_on_update=True, returns_deleted=True,
+        defaults=_default_service,
+        prepare=prepare,
+        prepare_update=prepare_update,
+        check=_check_service,
+        check_update=_check_service_update,
+        name_pattern="label1035",
+        fields=("spec.clusterIP", "spec.type"),
+        create_on_update=True,
+        returns_deleted=True,
     )
 
 
@@ -202,7 +214,9 @@ def slice_rules(allow_loopback: bool) -> Rules:
             return []
         return [Cause(INVALID, "addressType", f"Invalid value: {shown(new.get('addressType'))}: field is immutable")]
 
-    return Rules(defaults=_default_slice, prepare=_start_slice, check=check, check_update=check_update, counts=_slice_changed)
+    return Rules(
+        defaults=_default_slice, prepare=_start_slice, check=check, check_update=check_update, counts=_slice_changed
+    )
 
 
 def _check_endpoint(endpoint: JsonDict, path: str, kind: str, allow_loopback: bool) -> list[Cause]:
@@ -228,4 +242,3 @@ def _default_endpoints(endpoints: JsonDict) -> None:
 
 
 ENDPOINTS = Rules(defaults=_default_endpoints, create_on_update=True)
-

@@ -90,15 +90,21 @@ def _operations(resources: list[Resource]) -> JsonDict:
     paths: JsonDict = {}
     for resource in resources:
         root = f"/apis/{resource.group}/{resource.version}" if resource.group else "/api/v1"
-        base = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+        base = (
+            f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+        )
         paths[base] = _collection(resource)
         if resource.namespaced and "list" in resource.verbs:
             paths[f"{root}/{resource.plural}"] = {"get": _operation(resource, "list")}
         if "get" in resource.verbs:
-            paths[f"{base}/{{name}}"] = {method: _operation(resource, _ACTIONS[method]) for method in ("get", "put", "patch", "delete")}
+            paths[f"{base}/{{name}}"] = {
+                method: _operation(resource, _ACTIONS[method]) for method in ("get", "put", "patch", "delete")
+            }
         for part, verbs in resource.subresources.items():
             methods = {"get": "get", "update": "put", "patch": "patch", "create": "post"}
-            paths[f"{base}/{{name}}/{part}"] = {methods[verb]: _operation(resource, _ACTIONS[methods[verb]]) for verb in verbs}
+            paths[f"{base}/{{name}}/{part}"] = {
+                methods[verb]: _operation(resource, _ACTIONS[methods[verb]]) for verb in verbs
+            }
     return paths
 
 
@@ -123,8 +129,10 @@ def _operation(resource: Resource, action: str) -> JsonDict:
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
     content = {"application/json": {"schema": {"$ref": _REF + schema_name(resource)}}}
     return {
-        "x-kubernetes-action": "post" if action == "create" else action, "x-kubernetes-group-version-kind": kind,
-        "parameters": parameters, "responses": {"200": {"description": "OK", "content": content}},
+        "x-kubernetes-action": "post" if action == "create" else action,
+        "x-kubernetes-group-version-kind": kind,
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK", "content": content}},
     }
 
 
@@ -182,7 +190,10 @@ def _converted(raw: Any) -> Any:
 
 
 def _type_meta() -> JsonDict:
-    return {"apiVersion": {"description": _API_VERSION, "type": "string"}, "kind": {"description": _KIND, "type": "string"}}
+    return {
+        "apiVersion": {"description": _API_VERSION, "type": "string"},
+        "kind": {"description": _KIND, "type": "string"},
+    }
 
 
 def _selectable(resource: Resource) -> JsonDict:
@@ -194,10 +205,16 @@ def _custom_schema(resource: Resource) -> JsonDict:
     raw = resource.schema.raw
     described = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
     metadata = {"description": described, "allOf": [{"$ref": _REF + OBJECT_META}]}
-    own = {key: _published(value) for key, value in raw.get("properties", {}).items() if key not in ("apiVersion", "kind", "metadata")}
+    own = {
+        key: _published(value)
+        for key, value in raw.get("properties", {}).items()
+        if key not in ("apiVersion", "kind", "metadata")
+    }
     out = {key: value for key, value in raw.items() if key != "properties"}
     out["properties"] = {**_type_meta(), "metadata": metadata, **own}
-    out["x-kubernetes-group-version-kind"] = [{"group": resource.group, "kind": resource.kind, "version": resource.version}]
+    out["x-kubernetes-group-version-kind"] = [
+        {"group": resource.group, "kind": resource.kind, "version": resource.version}
+    ]
     return {**out, **_selectable(resource)}
 
 
@@ -218,14 +235,19 @@ def _published(raw: Any) -> Any:
 
 def _custom_list(resource: Resource) -> JsonDict:
     items = {
-        "description": f"List of {resource.plural}. More info: {_CONVENTIONS}", "type": "array",
+        "description": f"List of {resource.plural}. More info: {_CONVENTIONS}",
+        "type": "array",
         "items": {"$ref": _REF + schema_name(resource)},
     }
     described = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
     metadata = {"description": described, "allOf": [{"$ref": _REF + _LIST_META}]}
     return {
-        "description": f"{resource.list_kind} is a list of {resource.kind}", "type": "object", "required": ["items"],
+        "description": f"{resource.list_kind} is a list of {resource.kind}",
+        "type": "object",
+        "required": ["items"],
         "properties": {**_type_meta(), "items": items, "metadata": metadata},
-        "x-kubernetes-group-version-kind": [{"group": resource.group, "kind": resource.list_kind, "version": resource.version}],
+        "x-kubernetes-group-version-kind": [
+            {"group": resource.group, "kind": resource.list_kind, "version": resource.version}
+        ],
         **_selectable(resource),
     }

@@ -101,7 +101,9 @@ def _merge_field(schema: Schema, target: JsonDict, key: str, value: Any, order: 
         target[key] = value
 
 
-def _merge_lists(schema: Schema, patching: Patching, target: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:
+def _merge_lists(
+    schema: Schema, patching: Patching, target: list[Any], patch: list[Any], order: list[Any] | None
+) -> list[Any]:
     plain = [item for item in patch if not (isinstance(item, dict) and item.get(_DIRECTIVE) in ("replace", "delete"))]
     if "merge" not in patching.strategies or any(_is_replace(item) for item in patch):
         return [_without_directives(item) for item in plain]
@@ -131,11 +133,17 @@ def _is_replace(item: Any) -> bool:
 def _without_directives(value: Any) -> Any:
     if isinstance(value, dict):
         special = (_DIRECTIVE, _RETAIN)
-        return {key: _without_directives(item) for key, item in value.items() if key not in special and not key.startswith(_ORDER)}
+        return {
+            key: _without_directives(item)
+            for key, item in value.items()
+            if key not in special and not key.startswith(_ORDER)
+        }
     return value
 
 
-def _ordered(patching: Patching, merged: list[Any], order: list[Any] | None, patch: list[Any], live: list[Any]) -> list[Any]:
+def _ordered(
+    patching: Patching, merged: list[Any], order: list[Any] | None, patch: list[Any], live: list[Any]
+) -> list[Any]:
     """The merged items in the order the patch asks for: that of its list of keys, else of its own items.
 
     Items the patch does not name keep their order; of two that were both live before, the earlier stays in front.
@@ -144,7 +152,10 @@ def _ordered(patching: Patching, merged: list[Any], order: list[Any] | None, pat
     def identity(item: Any) -> Any:
         return item.get(patching.merge_key) if isinstance(item, dict) and patching.merge_key else item
 
-    wanted = [identity(item) if order is None or isinstance(item, dict) else item for item in (patch if order is None else order)]
+    wanted = [
+        identity(item) if order is None or isinstance(item, dict) else item
+        for item in (patch if order is None else order)
+    ]
     named = sorted((item for item in merged if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
     others = [item for item in merged if identity(item) not in wanted]
     places = [identity(item) for item in live]

@@ -39,7 +39,9 @@ def container_of(pod: JsonDict, asked: str) -> str:
     return str(known[0])
 
 
-async def stream(request: web.BaseRequest, cluster: Cluster, target: Target, session: aiohttp.ClientSession) -> web.StreamResponse:
+async def stream(
+    request: web.BaseRequest, cluster: Cluster, target: Target, session: aiohttp.ClientSession
+) -> web.StreamResponse:
     """Answer GET pods/NAME/log. Raises ApiError."""
     pod = cluster.writer.stored(target).obj
     container = container_of(pod, request.query.get("container", ""))
@@ -64,5 +66,5 @@ async def stream(request: web.BaseRequest, cluster: Cluster, target: Target, ses
             await response.write_eof()
             return response
     except aiohttp.ClientError as problem:
-        message = f"Get \"{url}\": {problem}"
+        message = f'Get "{url}": {problem}'
         raise ApiError(500, "InternalError", f"Internal error occurred: {message}") from problem

@@ -108,7 +108,9 @@ def quality_of_service(spec: JsonDict) -> str:
             requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
             for name in ("cpu", "memory"):
                 some = some or name in requests or name in limits
-                if name not in limits or quantities.value_of(requests.get(name, limits[name])) != quantities.value_of(limits[name]):
+                if name not in limits or quantities.value_of(requests.get(name, limits[name])) != quantities.value_of(
+                    limits[name]
+                ):
                     guaranteed = False
     if not some:
         return "BestEffort"
@@ -135,7 +137,9 @@ def check(spec: JsonDict, path: str, template: bool = False) -> list[Cause]:
     allowed = ("Always",) if template else ("Always", "OnFailure", "Never")
     if policy not in allowed:
         listed = ", ".join(f'"{name}"' for name in allowed)
-        causes.append(Cause(NOT_SUPPORTED, f"{path}.restartPolicy", f'Unsupported value: "{policy}": supported values: {listed}'))
+        causes.append(
+            Cause(NOT_SUPPORTED, f"{path}.restartPolicy", f'Unsupported value: "{policy}": supported values: {listed}')
+        )
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0:
         causes.append(_invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
@@ -172,7 +176,11 @@ def _check_container(container: JsonDict, path: str, volumes: set[str]) -> list[
     if not name:
         causes.append(Cause(REQUIRED, f"{path}.name", "Required value"))
     elif not is_label_name(name):
-        causes.append(_invalid(f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case alphanumeric characters"))
+        causes.append(
+            _invalid(
+                f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case alphanumeric characters"
+            )
+        )
     if not container.get("image", "").strip():
         causes.append(Cause(REQUIRED, f"{path}.image", "Required value"))
     causes += _check_ports(container.get("ports") or [], f"{path}.ports")
@@ -199,7 +207,9 @@ def _check_ports(ports: list[JsonDict], path: str) -> list[Cause]:
         if name is None:
             continue
         if len(name) > 15 or not _PORT_NAME.match(name) or "--" in name or not any(c.isalpha() for c in name):
-            causes.append(_invalid(f"{where}.name", name, "must be no more than 15 characters, lower case alphanumerics and '-'"))
+            causes.append(
+                _invalid(f"{where}.name", name, "must be no more than 15 characters, lower case alphanumerics and '-'")
+            )
         elif name in names:
             causes.append(Cause(DUPLICATE, f"{where}.name", f'Duplicate value: "{name}"'))
         names.add(name)
@@ -213,7 +223,9 @@ def _check_environment(variables: list[JsonDict], path: str) -> list[Cause]:
         if not name:
             causes.append(Cause(REQUIRED, f"{where}.name", "Required value"))
         elif not _ENV_NAME.match(name):
-            causes.append(_invalid(f"{where}.name", name, "a valid environment variable name must consist of printable ASCII"))
+            causes.append(
+                _invalid(f"{where}.name", name, "a valid environment variable name must consist of printable ASCII")
+            )
         if variable.get("value") and variable.get("valueFrom"):
             causes.append(_invalid(f"{where}.valueFrom", "", "may not be specified when `value` is not empty"))
     return causes
@@ -259,7 +271,9 @@ def check_resources(resources: JsonDict, path: str) -> list[Cause]:
             if amount < 0:
                 causes.append(_invalid(f"{path}.{where}[{name}]", text, "must be greater than or equal to 0"))
             if not _NATIVE.match(name) and "/" not in name:
-                causes.append(_invalid(f"{path}.{where}[{name}]", name, "must be a standard resource type or fully qualified"))
+                causes.append(
+                    _invalid(f"{path}.{where}[{name}]", name, "must be a standard resource type or fully qualified")
+                )
             elif not _NATIVE.match(name) and amount != amount.to_integral_value():
                 causes.append(_invalid(f"{path}.{where}[{name}]", text, "must be an integer"))
     for name, text in requests.items():
@@ -267,7 +281,13 @@ def check_resources(resources: JsonDict, path: str) -> list[Cause]:
         extended = not _NATIVE.match(name)
         if limit is None:
             if extended:
-                causes.append(Cause(REQUIRED, f"{path}.limits", f"Required value: Limit must be set for non overcommitable resources"))
+                causes.append(
+                    Cause(
+                        REQUIRED,
+                        f"{path}.limits",
+                        f"Required value: Limit must be set for non overcommitable resources",
+                    )
+                )
         elif extended and quantities.value_of(text) != quantities.value_of(limit):
             causes.append(_invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limit}"))
         elif quantities.value_of(text) > quantities.value_of(limit):

@@ -11,14 +11,24 @@ from .values import shown
 from .workloads import amount, spec_changed
 
 _RBAC = "rbac.authorization.k8s.io"
-_DEFAULT_METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+_DEFAULT_METRIC = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
 _METRIC_SOURCES = {
-    "Resource": "resource", "Pods": "pods", "Object": "object", "External": "external", "ContainerResource": "containerResource",
+    "Resource": "resource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+    "ContainerResource": "containerResource",
 }
 _SCALE_UP = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
-    "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
 }
 _SCALE_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
 
@@ -88,6 +98,10 @@ def _check_autoscaler(autoscaler: JsonDict) -> list[Cause]:
     return causes
 
 
+def _default_autoscaler_v1(autoscaler: JsonDict) -> None:
+    autoscaler["spec"].setdefault("minReplicas", 1)
+
+
 def _check_metric(metric: JsonDict, path: str) -> list[Cause]:
     kind = metric.get("type", "")
     if not kind:
@@ -105,7 +119,9 @@ def _check_role(role: JsonDict) -> list[Cause]:
     causes = []
     for index, rule in enumerate(role.get("rules") or ()):
         if not rule.get("verbs"):
-            causes.append(Cause(REQUIRED, f"rules[{index}].verbs", "Required value: verbs must contain at least one value"))
+            causes.append(
+                Cause(REQUIRED, f"rules[{index}].verbs", "Required value: verbs must contain at least one value")
+            )
         if rule.get("nonResourceURLs"):
             continue
         if not rule.get("apiGroups"):
@@ -134,7 +150,9 @@ def _check_binding(binding: JsonDict) -> list[Cause]:
         causes.append(Cause(REQUIRED, "roleRef.name", "Required value"))
     for index, subject in enumerate(binding.get("subjects") or ()):
         if subject.get("kind") not in ("User", "Group", "ServiceAccount"):
-            words = f'Unsupported value: {shown(subject.get("kind"))}: supported values: "Group", "ServiceAccount", "User"'
+            words = (
+                f'Unsupported value: {shown(subject.get("kind"))}: supported values: "Group", "ServiceAccount", "User"'
+            )
             causes.append(Cause(NOT_SUPPORTED, f"subjects[{index}].kind", words))
         elif subject["kind"] == "ServiceAccount" and not subject.get("namespace"):
             causes.append(Cause(REQUIRED, f"subjects[{index}].namespace", "Required value"))
@@ -151,6 +169,10 @@ BUDGET = Rules(prepare=_prepare_budget, check=_check_budget, counts=spec_changed
 AUTOSCALER = Rules(defaults=_default_autoscaler, prepare=_prepare_autoscaler, check=_check_autoscaler)
 ROLE = Rules(check=_check_role, name_pattern="path", create_on_update=True)
 BINDING = Rules(
-    defaults=_default_binding, check=_check_binding, check_update=_check_binding_update, name_pattern="path",
+    defaults=_default_binding,
+    check=_check_binding,
+    check_update=_check_binding_update,
+    name_pattern="path",
     create_on_update=True,
 )
+AUTOSCALER_V1 = Rules(defaults=_default_autoscaler_v1)

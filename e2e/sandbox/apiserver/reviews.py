@@ -11,7 +11,9 @@ from .schema import JsonDict
 from .writes import Write, Writer
 
 
-def answer(writer: Writer, authorizer: Authorizer, resource: Resource, body: JsonDict, user: User, write: Write) -> JsonDict:
+def answer(
+    writer: Writer, authorizer: Authorizer, resource: Resource, body: JsonDict, user: User, write: Write
+) -> JsonDict:
     """The review with its status filled in. Nothing is stored."""
     obj = writer.decode(resource, body, write)
     manager = Manager(write.manager, UPDATE, resource.api_version)
@@ -39,7 +41,11 @@ def _wanted(spec: JsonDict) -> Attributes:
         return Attributes(path.get("verb", ""), path=path.get("path", ""))
     assert on is not None
     return Attributes(
-        on.get("verb", ""), on.get("group", ""), on.get("resource", ""), on.get("subresource", ""), on.get("namespace", ""),
+        on.get("verb", ""),
+        on.get("group", ""),
+        on.get("resource", ""),
+        on.get("subresource", ""),
+        on.get("namespace", ""),
         on.get("name", ""),
     )
 

@@ -28,7 +28,11 @@ def scale_of(resource: Resource, stored: Stored) -> JsonDict:
 
 def _read(resource: Resource, obj: JsonDict) -> tuple[int, int, str]:
     if resource.scale_paths is None:
-        return dig(obj, "spec", "replicas") or 0, dig(obj, "status", "replicas") or 0, as_text(dig(obj, "spec", "selector"))
+        return (
+            dig(obj, "spec", "replicas") or 0,
+            dig(obj, "status", "replicas") or 0,
+            as_text(dig(obj, "spec", "selector")),
+        )
     found = {key: jsonpaths.find(obj, path) for key, path in resource.scale_paths.items() if path}
     wanted, current = found["specReplicasPath"], found["statusReplicasPath"]
     selector = found.get("labelSelectorPath") or [""]

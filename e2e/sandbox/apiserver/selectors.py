@@ -13,7 +13,9 @@ from .schema import JsonDict
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s=!,()<>]+)")
 _LABEL_VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
-_LABEL_KEY = re.compile(r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+_LABEL_KEY = re.compile(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+)
 _LONGEST = 63
 
 
@@ -110,7 +112,9 @@ def _requirement(tokens: _Tokens) -> Requirement:
     if operator in (">", "<"):
         value = tokens.take()
         if not value.lstrip("-").isdigit():
-            raise bad_request(f"unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer: {value!r}")
+            raise bad_request(
+                f"unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer: {value!r}"
+            )
         return Requirement(key, Operator.GREATER if operator == ">" else Operator.LESS, frozenset((value,)))
     if operator in ("in", "notin"):
         return Requirement(key, Operator.IN if operator == "in" else Operator.NOT_IN, _values(key, tokens))
@@ -137,13 +141,17 @@ def _values(key: str, tokens: _Tokens) -> frozenset[str]:
 
 def _key(text: str) -> str:
     if not text or not _LABEL_KEY.match(text) or len(text.rpartition("/")[2]) > _LONGEST:
-        raise bad_request(f"unable to parse requirement: <nil>: Invalid value: \"{text}\": name part must be a qualified name")
+        raise bad_request(
+            f'unable to parse requirement: <nil>: Invalid value: "{text}": name part must be a qualified name'
+        )
     return text
 
 
 def _value(key: str, text: str) -> str:
     if not is_label_value(text):
-        raise bad_request(f'unable to parse requirement: values[0][{key}]: Invalid value: "{text}": a valid label must be …')
+        raise bad_request(
+            f'unable to parse requirement: values[0][{key}]: Invalid value: "{text}": a valid label must be …'
+        )
     return text
 
 
@@ -161,7 +169,9 @@ def from_object(selector: JsonDict | None) -> LabelSelector | None:
     """The requirements of a `matchLabels` and `matchExpressions` object; None (null) selects nothing."""
     if selector is None:
         return None
-    out = [Requirement(key, Operator.IN, frozenset((value,))) for key, value in (selector.get("matchLabels") or {}).items()]
+    out = [
+        Requirement(key, Operator.IN, frozenset((value,))) for key, value in (selector.get("matchLabels") or {}).items()
+    ]
     for entry in selector.get("matchExpressions") or ():
         out.append(Requirement(entry["key"], Operator(entry["operator"]), frozenset(entry.get("values") or ())))
     return tuple(out)

@@ -29,7 +29,9 @@ def _check_config_map(config: JsonDict) -> list[Cause]:
     data, binary = config.get("data") or {}, config.get("binaryData") or {}
     causes = _check_keys(data, "data") + _check_keys(binary, "binaryData")
     for key in data.keys() & binary.keys():
-        causes.append(Cause(INVALID, f"data[{key}]", f"Invalid value: {shown(key)}: duplicate of key present in binaryData"))
+        causes.append(
+            Cause(INVALID, f"data[{key}]", f"Invalid value: {shown(key)}: duplicate of key present in binaryData")
+        )
     size = sum(len(key) + len(value) for part in (data, binary) for key, value in part.items())
     if size > _MOST_BYTES:
         causes.append(Cause(TOO_LONG, "", f"Too long: may not be more than {_MOST_BYTES} bytes"))
@@ -108,7 +110,13 @@ def _check_event(event: JsonDict) -> list[Cause]:
     namespace = event.get("involvedObject", {}).get("namespace", "")
     own = event["metadata"].get("namespace", "")
     if namespace != own and not (namespace == "" and own == "default"):
-        return [Cause(INVALID, "involvedObject.namespace", f"Invalid value: {shown(namespace)}: does not match event.namespace")]
+        return [
+            Cause(
+                INVALID,
+                "involvedObject.namespace",
+                f"Invalid value: {shown(namespace)}: does not match event.namespace",
+            )
+        ]
     return []
 
 
@@ -131,17 +139,29 @@ CONFIG_MAP = Rules(
 )
 SECRET = Rules(defaults=_default_secret, check=_check_secret, check_update=_check_secret_update, fields=("type",))
 NAMESPACE = Rules(
-    defaults=_default_namespace, prepare=_prepare_namespace, prepare_update=_keep_namespace_finalizers,
-    name_pattern="label", fields=("status.phase",),
+    defaults=_default_namespace,
+    prepare=_prepare_namespace,
+    prepare_update=_keep_namespace_finalizers,
+    name_pattern="label",
+    fields=("status.phase",),
 )
 NODE = Rules(fields=("spec.unschedulable",))
 LEASE = Rules(check=_check_lease, unconditional=False, create_on_update=True)
 EVENT = Rules(
-    check=_check_event, create_on_update=True,
+    check=_check_event,
+    create_on_update=True,
     fields=(
-        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-        "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-        "reportingComponent", "source", "type",
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
     ),
 )
 CLAIM = Rules(defaults=_default_claim, check=_check_claim, returns_deleted=True)

@@ -54,7 +54,9 @@ class Stored:
     def encoded_item(self) -> bytes:
         """The object as an item of a list of a built-in kind: without kind and apiVersion."""
         if self._item is None:
-            self._item = orjson.dumps({key: value for key, value in self.obj.items() if key not in ("kind", "apiVersion")})
+            self._item = orjson.dumps(
+                {key: value for key, value in self.obj.items() if key not in ("kind", "apiVersion")}
+            )
         return self._item
 
 

@@ -24,7 +24,11 @@ def check(raw: JsonDict, path: str) -> list[Cause]:
         if not raw.get("type"):
             causes.append(Cause(REQUIRED, f"{path}.type", "Required value: must not be empty at the root"))
         else:
-            causes.append(Cause(INVALID, f"{path}.type", f"Invalid value: {values.shown(raw['type'])}: must be object at the root"))
+            causes.append(
+                Cause(
+                    INVALID, f"{path}.type", f"Invalid value: {values.shown(raw['type'])}: must be object at the root"
+                )
+            )
     causes += _check_node(raw, path, root=True)
     causes += _check_metadata(raw, path)
     if not causes:
@@ -64,9 +68,13 @@ def _check_node(raw: Any, path: str, root: bool = False) -> list[Cause]:
             words = "Forbidden: additionalProperties and properties are mutual exclusive"
             causes.append(Cause(FORBIDDEN, where, words))
     elif additional is False:
-        causes.append(Cause(FORBIDDEN, f"{path}.additionalProperties", "Forbidden: additionalProperties cannot be set to false"))
+        causes.append(
+            Cause(FORBIDDEN, f"{path}.additionalProperties", "Forbidden: additionalProperties cannot be set to false")
+        )
     if "items" in raw:
-        causes += _missing_type(raw["items"], f"{path}.items", "for specified array items") + _check_node(raw["items"], f"{path}.items")
+        causes += _missing_type(raw["items"], f"{path}.items", "for specified array items") + _check_node(
+            raw["items"], f"{path}.items"
+        )
     elif raw.get("type") == "array":
         causes.append(Cause(REQUIRED, f"{path}.items", "Required value: must be specified"))
     return causes
@@ -84,7 +92,9 @@ def _check_type(raw: Mapping[str, Any], path: str) -> list[Cause]:
     kind = raw.get("type")
     if kind and kind not in _TYPES:
         listed = ", ".join(f'"{name}"' for name in _TYPES)
-        return [Cause(NOT_SUPPORTED, f"{path}.type", f"Unsupported value: {values.shown(kind)}: supported values: {listed}")]
+        return [
+            Cause(NOT_SUPPORTED, f"{path}.type", f"Unsupported value: {values.shown(kind)}: supported values: {listed}")
+        ]
     if kind and raw.get("x-kubernetes-int-or-string"):
         words = f"Invalid value: {values.shown(kind)}: must be empty if x-kubernetes-int-or-string is true"
         return [Cause(INVALID, f"{path}.type", words)]
@@ -118,7 +128,9 @@ def _check_lists(raw: Mapping[str, Any], path: str) -> list[Cause]:
         words = f'Unsupported value: {values.shown(kind)}: supported values: "atomic", "map", "set"'
         return [Cause(NOT_SUPPORTED, where, words)]
     if kind is not None and raw.get("type") != "array":
-        causes.append(Cause(INVALID, f"{path}.type", "Invalid value: must be array if x-kubernetes-list-type is specified"))
+        causes.append(
+            Cause(INVALID, f"{path}.type", "Invalid value: must be array if x-kubernetes-list-type is specified")
+        )
     items = raw.get("items") if isinstance(raw.get("items"), Mapping) else {}
     assert isinstance(items, Mapping)
     if kind == "map" and not keys:

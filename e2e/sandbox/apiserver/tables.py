@@ -73,21 +73,34 @@ def definitions_of(resource: Resource) -> list[JsonDict]:
     for column in columns:
         out.append(_built_in_column(column))
     if not columns:
-        out.append(_built_in_column(Column("Created At", "date", lambda obj, now: obj["metadata"].get("creationTimestamp"))))
+        out.append(
+            _built_in_column(Column("Created At", "date", lambda obj, now: obj["metadata"].get("creationTimestamp")))
+        )
     return out
 
 
 def _custom_column(column: JsonDict) -> JsonDict:
-    described = column.get("description") or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}"
+    described = (
+        column.get("description") or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}"
+    )
     return {
-        "name": column["name"], "type": column["type"], "format": column.get("format", ""), "description": described,
+        "name": column["name"],
+        "type": column["type"],
+        "format": column.get("format", ""),
+        "description": described,
         "priority": column.get("priority", 0),
     }
 
 
 def _built_in_column(column: Column) -> JsonDict:
     described = definition_text("creationTimestamp") if column.name in ("Age", "Created At") else column.description
-    return {"name": column.name, "type": column.type, "format": "", "description": described, "priority": column.priority}
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": "",
+        "description": described,
+        "priority": column.priority,
+    }
 
 
 def _cells(resource: Resource, obj: JsonDict, now: datetime) -> list[Any]:
@@ -149,4 +162,10 @@ def table(
             row["object"] = partial(obj)
         rows.append(row)
     columns = definitions_of(resource) if with_columns else []
-    return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": columns,
+        "rows": rows,
+    }

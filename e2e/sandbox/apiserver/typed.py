@@ -13,7 +13,13 @@ from .gotypes import ALWAYS, OMITTED, PLAIN_TIMES, POINTERS, REQUIRED_POINTERS, 
 from .schema import MISSING, Form, JsonDict, Schema
 
 _ZERO: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": None, "object": None}
-_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "boolean": bool, "number": (int, float), "object": dict, "array": list}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "boolean": bool,
+    "number": (int, float),
+    "object": dict,
+    "array": list,
+}
 
 
 @dataclass(slots=True)
@@ -140,7 +146,10 @@ def _read_map(value: Any, schema: Schema, run: Decoding, path: str) -> Any:
         raise run.wrong_type(value, path, f"map[string]{_go_type(schema.additional)}")
     assert schema.additional is not None
     zero = _ZERO.get(schema.additional.type, "")
-    return {key: zero if item is None else _read(item, schema.additional, run, f"{path}.{key}") for key, item in value.items()}
+    return {
+        key: zero if item is None else _read(item, schema.additional, run, f"{path}.{key}")
+        for key, item in value.items()
+    }
 
 
 def _read_scalar(value: Any, schema: Schema, run: Decoding, path: str) -> Any:
@@ -149,7 +158,9 @@ def _read_scalar(value: Any, schema: Schema, run: Decoding, path: str) -> Any:
             raise run.wrong_type(value, path, _go_type(schema))
         return value
     expected = _TYPES.get(schema.type)
-    if expected is not None and (not isinstance(value, expected) or (isinstance(value, bool) and schema.type != "boolean")):
+    if expected is not None and (
+        not isinstance(value, expected) or (isinstance(value, bool) and schema.type != "boolean")
+    ):
         raise run.wrong_type(value, path, _go_type(schema))
     return value
 

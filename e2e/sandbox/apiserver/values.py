@@ -78,9 +78,13 @@ def _number(raw: JsonDict, value: float, path: str) -> list[Cause]:
     causes: list[Cause] = []
     low, high, step = raw.get("minimum"), raw.get("maximum"), raw.get("multipleOf")
     if low is not None and (value < low or (raw.get("exclusiveMinimum") and value == low)):
-        causes += _wrong(path, value, f"should be greater than {'' if raw.get('exclusiveMinimum') else 'or equal to '}{low}")
+        causes += _wrong(
+            path, value, f"should be greater than {'' if raw.get('exclusiveMinimum') else 'or equal to '}{low}"
+        )
     if high is not None and (value > high or (raw.get("exclusiveMaximum") and value == high)):
-        causes += _wrong(path, value, f"should be less than {'' if raw.get('exclusiveMaximum') else 'or equal to '}{high}")
+        causes += _wrong(
+            path, value, f"should be less than {'' if raw.get('exclusiveMaximum') else 'or equal to '}{high}"
+        )
     if step and not math.isclose(value / step, round(value / step), abs_tol=1e-9):
         causes += _wrong(path, value, f"should be a multiple of {step}")
     bits = _LIMITS.get(raw.get("format", ""))
@@ -164,7 +168,11 @@ def _logic(schema: Schema, value: Any, path: str) -> list[Cause]:
     causes: list[Cause] = []
     for part in raw.get("allOf", ()):
         causes += validate(_part(part), value, path)
-    if schema.form is not Form.INT_OR_STRING and "anyOf" in raw and not any(_fits(part, value) for part in raw["anyOf"]):
+    if (
+        schema.form is not Form.INT_OR_STRING
+        and "anyOf" in raw
+        and not any(_fits(part, value) for part in raw["anyOf"])
+    ):
         causes += _wrong(path, value, "must validate at least one schema (anyOf)")
     if "oneOf" in raw and sum(_fits(part, value) for part in raw["oneOf"]) != 1:
         causes += _wrong(path, value, "must validate one and only one schema (oneOf)")

@@ -24,7 +24,9 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 class Watch:
     """One client's watch. `lines()` yields what to send and ends at the deadline or when the client is too slow."""
 
-    def __init__(self, store: Store, resource: Resource, selection: Selection, view: View, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, resource: Resource, selection: Selection, view: View, clock: Callable[[], datetime]
+    ) -> None:
         self._store = store
         self._resource = resource
         self._selection = selection
@@ -136,7 +138,13 @@ class Watch:
         obj = {**self._resource.empty(), "metadata": metadata}
         if self._view.form == "Table":
             row = {"cells": [], "object": tables.partial(obj)}
-            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": [row]}
+            obj = {
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": [],
+                "rows": [row],
+            }
         elif self._view.form:
             obj = tables.partial(obj)
         return _line("BOOKMARK", orjson.dumps(obj))

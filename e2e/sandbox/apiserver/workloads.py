@@ -49,7 +49,9 @@ def _prepare_pod(pod: JsonDict) -> None:
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     for added in _ADDED_TOLERATIONS:
-        known = any(t.get("key") in (added["key"], None) and t.get("effect") in ("NoExecute", None) for t in tolerations)
+        known = any(
+            t.get("key") in (added["key"], None) and t.get("effect") in ("NoExecute", None) for t in tolerations
+        )
         if not known:
             tolerations = [*tolerations, dict(added)]
     spec["tolerations"] = tolerations
@@ -198,7 +200,9 @@ def _check_revision(revision: JsonDict) -> list[Cause]:
     if revision.get("data") is None:
         causes.append(Cause(REQUIRED, "data", "Required value: data is mandatory"))
     if revision.get("revision", 0) < 0:
-        causes.append(Cause(INVALID, "revision", f"Invalid value: {revision['revision']}: must be greater than or equal to 0"))
+        causes.append(
+            Cause(INVALID, "revision", f"Invalid value: {revision['revision']}: must be greater than or equal to 0")
+        )
     return causes
 
 
@@ -209,19 +213,37 @@ def _check_revision_update(new: JsonDict, old: JsonDict) -> list[Cause]:
 
 
 POD = Rules(
-    defaults=_default_pod, prepare=_prepare_pod, check=_check_pod, check_update=_check_pod_update, counts=spec_changed,
+    defaults=_default_pod,
+    prepare=_prepare_pod,
+    check=_check_pod,
+    check_update=_check_pod_update,
+    counts=spec_changed,
     returns_deleted=True,
     fields=(
-        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-        "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
     ),
 )
 DEPLOYMENT = Rules(
-    defaults=_default_deployment, prepare=_start_generation, check=_check_deployment,
-    check_update=_check_immutable_selector, counts=spec_or_annotations_changed,
+    defaults=_default_deployment,
+    prepare=_start_generation,
+    check=_check_deployment,
+    check_update=_check_immutable_selector,
+    counts=spec_or_annotations_changed,
 )
 REPLICA_SET = Rules(
-    defaults=_default_replica_set, prepare=_start_generation, check=_check_replica_set,
-    check_update=_check_immutable_selector, counts=spec_changed, fields=("status.replicas",),
+    defaults=_default_replica_set,
+    prepare=_start_generation,
+    check=_check_replica_set,
+    check_update=_check_immutable_selector,
+    counts=spec_changed,
+    fields=("status.replicas",),
 )
 CONTROLLER_REVISION = Rules(check=_check_revision, check_update=_check_revision_update)

@@ -127,7 +127,9 @@ class Writer:
         if namespace.metadata.get("deletionTimestamp"):
             why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
             refused = forbidden(target.resource.group, target.resource.plural, target.name, why)
-            cause = Cause("NamespaceTerminating", "metadata.namespace", f"namespace {target.namespace} is being terminated")
+            cause = Cause(
+                "NamespaceTerminating", "metadata.namespace", f"namespace {target.namespace} is being terminated"
+            )
             (refused.details or {})["causes"] = [cause.as_dict()]
             raise refused
 
@@ -198,12 +200,20 @@ class Writer:
         if sent in ("", "0"):
             if not patched and (resource.custom or not resource.rules.unconditional):
                 words = "Invalid value: 0: must be specified for an update"
-                raise invalid(resource.group, resource.plural, target.name, [Cause(INVALID, "metadata.resourceVersion", words)])
+                raise invalid(
+                    resource.group, resource.plural, target.name, [Cause(INVALID, "metadata.resourceVersion", words)]
+                )
         elif sent != str(stored.version):
             raise modified(resource.group, resource.plural, target.name)
 
     def replace(
-        self, target: Target, stored: Stored, new: JsonDict, write: Write, owned: bool = False, recorded_part: str | None = None
+        self,
+        target: Target,
+        stored: Stored,
+        new: JsonDict,
+        write: Write,
+        owned: bool = False,
+        recorded_part: str | None = None,
     ) -> Stored:
         """Put `new` in the place of what is stored. `owned`: its managedFields are already right.
 
@@ -213,7 +223,9 @@ class Writer:
         new = scoped(resource, part, new, old)
         _keep_system_fields(new["metadata"], old["metadata"])
         if not owned:
-            manager = Manager(write.manager, UPDATE, resource.api_version, part if recorded_part is None else recorded_part)
+            manager = Manager(
+                write.manager, UPDATE, resource.api_version, part if recorded_part is None else recorded_part
+            )
             new = fieldmanagers.record_update(resource.schema, old, new, manager, self.now())
         if part == "" and resource.rules.prepare_update is not None:
             resource.rules.prepare_update(new, old)
@@ -247,7 +259,7 @@ class Writer:
     def assign(self, target: Target, pod: Stored, node: str, write: Write) -> Stored:
         """Set a pod's node and its PodScheduled condition. Raises ApiError 409 if it already has a node."""
         if dig(pod.obj, "spec", "nodeName"):
-            why = f"pod {target.name} is already assigned to node \"{pod.obj['spec']['nodeName']}\""
+            why = f'pod {target.name} is already assigned to node "{pod.obj["spec"]["nodeName"]}"'
             raise conflict("", "pods/binding", target.name, why)
         condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": self.now()}
         others = [entry for entry in pod.obj["status"].get("conditions") or () if entry["type"] != "PodScheduled"]
@@ -287,7 +299,15 @@ class Writer:
         manager = Manager(write.manager, APPLY, resource.api_version, target.part)
         label = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.kind}"
         merged = fieldmanagers.apply(
-            resource.schema, resource.empty(), live, body, manager, self.now(), write.force, label, lambda obj: writable(resource, target.part, obj)
+            resource.schema,
+            resource.empty(),
+            live,
+            body,
+            manager,
+            self.now(),
+            write.force,
+            label,
+            lambda obj: writable(resource, target.part, obj),
         )
         obj = self.decode(resource, merged, write)
         if stored is None:
@@ -301,8 +321,12 @@ class Writer:
         resource = target.resource
         if stored is None:
             if uid or version:
-                raise conflict(resource.group, resource.plural, target.name, "uid mismatch: the provided object specified uid "
-                               f"{uid}, and no existing object was found")
+                raise conflict(
+                    resource.group,
+                    resource.plural,
+                    target.name,
+                    f"uid mismatch: the provided object specified uid {uid}, and no existing object was found",
+                )
         elif version and version != str(stored.version):
             raise modified(resource.group, resource.plural, target.name)
 
@@ -314,7 +338,9 @@ def check_type(resource: Resource, body: Any, strict: bool = False) -> None:
     version, kind = body.get("apiVersion", ""), body.get("kind", "")
     required = resource.custom or strict
     if version != resource.api_version and (version or required):
-        words = f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        words = (
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
         raise bad_request(words)
     if kind != resource.kind and (kind or required):
         raise bad_request(f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})")
@@ -387,5 +413,3 @@ def counts(resource: Resource, new: JsonDict, old: JsonDict, part: str) -> bool:
     ignored = ("metadata", "status") if resource.has_status else ("metadata",)
     keys = (new.keys() | old.keys()) - set(ignored)
     return any(new.get(key) != old.get(key) for key in keys)
-
-

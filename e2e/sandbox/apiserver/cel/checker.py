@@ -8,11 +8,33 @@ from .functions import METHODS
 from .shapes import BOOL, DOUBLE, DURATION, DYN, INT, NULL, TIMESTAMP, TYPE, UINT, Shape, is_numeric, listed, text
 from .tree import MACROS, Call, Ident, ListNode, Literal, MapNode, Node, Select
 
-_TYPE_NAMES = ("bool", "bytes", "double", "duration", "dyn", "int", "list", "map", "null_type", "string", "timestamp", "type", "uint")
+_TYPE_NAMES = (
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "dyn",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
+)
 _LITERALS = {"int": INT, "uint": UINT, "double": DOUBLE, "bool": BOOL, "null": NULL, "bytes": Shape("bytes")}
 _CASTS = {
-    "int": INT, "uint": UINT, "double": DOUBLE, "bool": BOOL, "string": text(), "bytes": Shape("bytes"), "duration": DURATION,
-    "timestamp": TIMESTAMP, "type": TYPE, "dyn": DYN,
+    "int": INT,
+    "uint": UINT,
+    "double": DOUBLE,
+    "bool": BOOL,
+    "string": text(),
+    "bytes": Shape("bytes"),
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+    "type": TYPE,
+    "dyn": DYN,
 }
 _ORDERED = ("int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration")
 
@@ -34,7 +56,9 @@ def check(node: Node, names: Mapping[str, Shape]) -> Shape:
         return listed(shapes[0] if shapes and all(s.kind == shapes[0].kind for s in shapes) else DYN, len(shapes))
     if isinstance(node, MapNode):
         values = [check(part, names) for entry in node.entries for part in entry][1::2]
-        return Shape("map", values[0] if values and all(v.kind == values[0].kind for v in values) else DYN, most=len(values))
+        return Shape(
+            "map", values[0] if values and all(v.kind == values[0].kind for v in values) else DYN, most=len(values)
+        )
     return _call(node, names)
 
 
@@ -88,7 +112,9 @@ def _macro(node: Call, names: Mapping[str, Shape]) -> Shape:
     assert node.target is not None
     target = check(node.target, names)
     if target.kind not in ("list", "map", "dyn"):
-        raise CheckError(f"expression of type '{target}' cannot be range of a comprehension (must be list, map, or dynamic)")
+        raise CheckError(
+            f"expression of type '{target}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        )
     if len(node.args) < 2 or not isinstance(node.args[0], Ident):
         raise CheckError("argument must be a simple name")
     inner = {**names, node.args[0].name: element_of(target)}
@@ -103,7 +129,9 @@ def _macro(node: Call, names: Mapping[str, Shape]) -> Shape:
 
 
 def _mismatch(name: str, args: list[Shape]) -> CheckError:
-    label = {"?:": "_?_:_", "[]": "_[_]", "!": "!_", "in": "@in"}.get(name, f"_{name}_" if len(args) > 1 else f"{name}_")
+    label = {"?:": "_?_:_", "[]": "_[_]", "!": "!_", "in": "@in"}.get(
+        name, f"_{name}_" if len(args) > 1 else f"{name}_"
+    )
     return CheckError(f"found no matching overload for '{label}' applied to '({', '.join(map(str, args))})'")
 
 
@@ -168,7 +196,11 @@ def _arithmetic(name: str, args: list[Shape], dynamic: bool) -> Shape:
             return args[0]
         if name == "+" and kinds[0] in ("string", "bytes", "list"):
             return Shape(kinds[0], args[0].element, most=args[0].most + args[1].most)
-    times = {("timestamp", "duration"): TIMESTAMP, ("duration", "timestamp"): TIMESTAMP, ("duration", "duration"): DURATION}
+    times = {
+        ("timestamp", "duration"): TIMESTAMP,
+        ("duration", "timestamp"): TIMESTAMP,
+        ("duration", "duration"): DURATION,
+    }
     if name == "-":
         times[("timestamp", "timestamp")] = DURATION
     if name in ("+", "-") and kinds in times:

@@ -13,7 +13,18 @@ RULE_LIMIT = 10_000_000
 TOTAL_LIMIT = 100_000_000
 _LIST_COST, _MAP_COST, _STEP_COST = 10, 30, 3
 _TRAVERSAL = 0.1
-_SEARCHES = ("contains", "endsWith", "find", "findAll", "indexOf", "lastIndexOf", "matches", "replace", "split", "startsWith")
+_SEARCHES = (
+    "contains",
+    "endsWith",
+    "find",
+    "findAll",
+    "indexOf",
+    "lastIndexOf",
+    "matches",
+    "replace",
+    "split",
+    "startsWith",
+)
 _WALKS = ("join", "lowerAscii", "max", "min", "isSorted", "sum", "substring", "trim", "upperAscii", "format")
 
 
@@ -77,4 +88,6 @@ def _comprehension(node: Call, names: Mapping[str, Shape]) -> float:
 def over(cost: float, limit: int) -> str:
     """By how much a cost is above its limit, in words."""
     factor = cost / limit
-    return "exceeds budget by factor of more than 100x" if factor > 100 else f"exceeds budget by factor of {factor:.1f}x"
+    return (
+        "exceeds budget by factor of more than 100x" if factor > 100 else f"exceeds budget by factor of {factor:.1f}x"
+    )

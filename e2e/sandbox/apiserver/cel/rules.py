@@ -19,7 +19,9 @@ from .shapes import DYN, Shape, escape, most_items, shape_of
 from .tree import Node, ParseError, names, parse
 
 _REASONS = {
-    "FieldValueInvalid": INVALID, "FieldValueForbidden": FORBIDDEN, "FieldValueRequired": REQUIRED,
+    "FieldValueInvalid": INVALID,
+    "FieldValueForbidden": FORBIDDEN,
+    "FieldValueRequired": REQUIRED,
     "FieldValueDuplicate": DUPLICATE,
 }
 _HINT = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
@@ -98,10 +100,14 @@ def _rule(raw: JsonDict) -> Rule:
     program, node = _program(raw["rule"])
     expression = raw.get("messageExpression")
     return Rule(
-        text=raw["rule"], program=program, message=raw.get("message") or "",
+        text=raw["rule"],
+        program=program,
+        message=raw.get("message") or "",
         message_program=_program(expression)[0] if expression else None,
-        reason=_REASONS[raw.get("reason") or "FieldValueInvalid"], field_path=raw.get("fieldPath") or "",
-        transition="oldSelf" in names(node), optional_old=bool(raw.get("optionalOldSelf")),
+        reason=_REASONS[raw.get("reason") or "FieldValueInvalid"],
+        field_path=raw.get("fieldPath") or "",
+        transition="oldSelf" in names(node),
+        optional_old=bool(raw.get("optionalOldSelf")),
     )
 
 
@@ -167,7 +173,9 @@ def _run(rule: Rule, schema: Schema, new: Any, old: Any, path: str) -> Cause | N
 
 
 def _prefix(rule: Rule, value: Any) -> str:
-    word = {INVALID: "Invalid value", FORBIDDEN: "Forbidden", REQUIRED: "Required value", DUPLICATE: "Duplicate value"}[rule.reason]
+    word = {INVALID: "Invalid value", FORBIDDEN: "Forbidden", REQUIRED: "Required value", DUPLICATE: "Duplicate value"}[
+        rule.reason
+    ]
     simple = isinstance(value, str | int | float)
     return f"{word}: {shown(value)}: " if simple and rule.reason in (INVALID, DUPLICATE) else f"{word}: "
 
@@ -191,13 +199,22 @@ def to_cel(schema: Schema | None, value: Any) -> Any:
     """A JSON value as CEL sees it: by its schema's types, property names escaped."""
     if isinstance(value, dict):
         known = schema.properties if schema is not None else {}
-        return celtypes.MapType({
-            celtypes.StringType(escape(key) if key in known else key): to_cel(schema.child(key) if schema else None, item)
-            for key, item in value.items()
-        })
+        return celtypes.MapType(
+            {
+                celtypes.StringType(escape(key) if key in known else key): to_cel(
+                    schema.child(key) if schema else None, item
+                )
+                for key, item in value.items()
+            }
+        )
     if isinstance(value, list):
         return celtypes.ListType([to_cel(schema.items if schema else None, item) for item in value])
-    if schema is not None and schema.type == "number" and isinstance(value, int | float) and not isinstance(value, bool):
+    if (
+        schema is not None
+        and schema.type == "number"
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+    ):
         return celtypes.DoubleType(value)
     if schema is not None and isinstance(value, str) and schema.form is Form.PLAIN:
         kind = shape_of(schema).kind
@@ -251,14 +268,18 @@ def _check_node(schema: Schema, path: str, times: int, correlated: bool, costs: 
         yield from _check_node(schema.additional, below, times * most_items(schema), correlated, costs)
 
 
-def _check_rule(schema: Schema, raw: JsonDict, path: str, times: int, correlated: bool, costs: _Costs) -> Iterator[Cause]:
+def _check_rule(
+    schema: Schema, raw: JsonDict, path: str, times: int, correlated: bool, costs: _Costs
+) -> Iterator[Cause]:
     text = (raw.get("rule") or "").strip()
     if not text:
         yield Cause(REQUIRED, f"{path}.rule", "Required value: rule is not specified")
         return
     if raw.get("reason") and raw["reason"] not in _REASONS:
         listed = ", ".join(f'"{name}"' for name in sorted(_REASONS))
-        yield Cause(NOT_SUPPORTED, f"{path}.reason", f'Unsupported value: {shown(raw["reason"])}: supported values: {listed}')
+        yield Cause(
+            NOT_SUPPORTED, f"{path}.reason", f"Unsupported value: {shown(raw['reason'])}: supported values: {listed}"
+        )
     own = shape_of(schema)
     known: Mapping[str, Shape] = {"self": own, "oldSelf": DYN if raw.get("optionalOldSelf") else own}
     try:
@@ -267,7 +288,9 @@ def _check_rule(schema: Schema, raw: JsonDict, path: str, times: int, correlated
         if result.kind not in ("bool", "dyn"):
             raise checker.CheckError("must evaluate to a bool")
     except (ParseError, checker.CheckError) as problem:
-        yield Cause(INVALID, f"{path}.rule", f"Invalid value: {shown(raw)}: compilation failed: ERROR: <input>:1:1: {problem}")
+        yield Cause(
+            INVALID, f"{path}.rule", f"Invalid value: {shown(raw)}: compilation failed: ERROR: <input>:1:1: {problem}"
+        )
         return
     if "oldSelf" in names(node) and not correlated:
         words = "oldSelf cannot be used on the uncorrelatable portion of the schema"

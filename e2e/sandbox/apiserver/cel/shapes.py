@@ -9,8 +9,27 @@ from ..schema import MISSING, Form, Schema
 MOST_REQUEST_BYTES = 3 * 1024 * 1024
 _FORMATS = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "bytes"}
 _RESERVED = (
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "namespace", "return", "var", "void", "while",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 )
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
@@ -37,7 +56,14 @@ class Shape:
         return self.kind
 
 
-DYN, BOOL, INT, UINT, DOUBLE, NULL = Shape("dyn"), Shape("bool"), Shape("int"), Shape("uint"), Shape("double"), Shape("null")
+DYN, BOOL, INT, UINT, DOUBLE, NULL = (
+    Shape("dyn"),
+    Shape("bool"),
+    Shape("int"),
+    Shape("uint"),
+    Shape("double"),
+    Shape("null"),
+)
 TIMESTAMP, DURATION, TYPE = Shape("timestamp"), Shape("duration"), Shape("type")
 
 
@@ -69,7 +95,9 @@ def shape_of(schema: Schema) -> Shape:
     if schema.type == "array":
         element = schema.items or Schema()
         most = schema.raw.get("maxItems")
-        return listed(shape_of(element), (MOST_REQUEST_BYTES - 2) // (least_size(element) + 1) if most is None else most)
+        return listed(
+            shape_of(element), (MOST_REQUEST_BYTES - 2) // (least_size(element) + 1) if most is None else most
+        )
     if schema.type == "string":
         return _string(schema)
     return {"integer": INT, "number": DOUBLE, "boolean": BOOL}[schema.type]
@@ -120,4 +148,3 @@ def most_items(schema: Schema) -> int:
 def is_numeric(shape: Shape) -> bool:
     """Whether a type is a number."""
     return shape.kind in ("int", "uint", "double")
-

@@ -65,13 +65,30 @@ class MapNode:
 Node = Literal | Ident | Select | Call | ListNode | MapNode
 
 _LITERALS = {
-    "INT_LIT": "int", "UINT_LIT": "uint", "FLOAT_LIT": "double", "STRING_LIT": "string", "MLSTRING_LIT": "string",
-    "BYTES_LIT": "bytes", "BOOL_LIT": "bool", "NULL_LIT": "null",
+    "INT_LIT": "int",
+    "UINT_LIT": "uint",
+    "FLOAT_LIT": "double",
+    "STRING_LIT": "string",
+    "MLSTRING_LIT": "string",
+    "BYTES_LIT": "bytes",
+    "BOOL_LIT": "bool",
+    "NULL_LIT": "null",
 }
 _OPERATORS = {
-    "relation_lt": "<", "relation_le": "<=", "relation_gt": ">", "relation_ge": ">=", "relation_eq": "==",
-    "relation_ne": "!=", "relation_in": "in", "addition_add": "+", "addition_sub": "-", "multiplication_mul": "*",
-    "multiplication_div": "/", "multiplication_mod": "%", "unary_not": "!", "unary_neg": "-",
+    "relation_lt": "<",
+    "relation_le": "<=",
+    "relation_gt": ">",
+    "relation_ge": ">=",
+    "relation_eq": "==",
+    "relation_ne": "!=",
+    "relation_in": "in",
+    "addition_add": "+",
+    "addition_sub": "-",
+    "multiplication_mul": "*",
+    "multiplication_div": "/",
+    "multiplication_mod": "%",
+    "unary_not": "!",
+    "unary_neg": "-",
 }
 
 
