@@ -1,0 +1,38 @@
+import argparse
+
+import pytest
+from slipway.cli.run import add_arguments, settings_of
+from slipway.engine.engine import Settings
+from slipway.kube.metadata import Key
+
+
+def parsed(*arguments: str, **environment: str) -> Settings:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, environment)
+    return settings_of(parser.parse_args(arguments))
+
+
+def test_the_defaults_are_those_of_the_settings():
+    plain = Settings()
+    found = parsed("--identity", plain.identity, "--no-lease")
+    assert found == plain
+
+
+def test_flags_win_over_the_environment():
+    found = parsed("--http-port", "1", SLIPWAY_HTTP_PORT="2", SLIPWAY_WORKERS="7", SLIPWAY_TICK="0.5")
+    assert (found.http_port, found.workers, found.tick) == (1, 7, 0.5)
+
+
+def test_namespaces_are_split():
+    assert parsed(SLIPWAY_NAMESPACES="a, b,").namespaces == ("a", "b")
+    assert parsed().namespaces == ()
+
+
+def test_the_lease():
+    assert parsed("--lease-namespace", "x", "--lease-name", "y").lease == Key("x", "y")
+    assert parsed("--no-lease").lease is None
+
+
+def test_nonsense_in_the_environment_is_refused():
+    with pytest.raises(SystemExit):
+        parsed(SLIPWAY_WORKERS="many")
