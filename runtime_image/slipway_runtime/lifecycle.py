@@ -145,7 +145,7 @@ class Server:
             max_rows=warm.max_batch_size,
             cost=cost,
         )
-        service.start(warm.model, batcher, warm.max_batch_size, limits.max_delay)
+        service.start(warm.model, batcher, warm.max_batch_size, limits.max_delay, sha256=warm.digest)
 
     def _log_ready(self, warm: WarmModel, seconds: float) -> None:
         signature = warm.model.signature

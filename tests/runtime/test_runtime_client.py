@@ -170,6 +170,7 @@ def test_health_metadata_and_configuration(client: triton.InferenceServerClient)
         "platform": "test",
         "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, -1]}],
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, -1]}],
+        "parameters": {"sha256": ""},
     }
     assert client.get_model_metadata(MODEL, "v1")["versions"] == ["v1"]
     assert client.get_model_config(MODEL)["max_batch_size"] == 0

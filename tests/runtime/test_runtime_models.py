@@ -272,3 +272,14 @@ def test_goldens_warm_the_model(
         file.write_text(text)
         with pytest.raises(Refusal, match="BadWarmupFile"):
             read_goldens(file)
+
+
+def test_a_folder_of_goldens_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "goldens"
+    hidden = folder / "..2026_11_30"
+    hidden.mkdir(parents=True)
+    (hidden / "a.json").write_text(json.dumps([golden(1, [2] * 4)]))
+    (hidden / "b.json").write_text(json.dumps([golden(3, [6] * 4)]))
+    for name in ("b.json", "a.json"):
+        (folder / name).symlink_to(hidden / name)
+    assert [entry.request.inputs[0].array.tolist()[0][0] for entry in read_goldens(folder)] == [1, 3]

@@ -38,7 +38,9 @@ def test_a_whole_life(tmp_path: Path, model_files: dict[str, Path]) -> None:
     with serving(tmp_path, model.as_uri(), "--sha256", digest_of(model), *FLAGS) as server:
         server.await_ready()
         with triton.InferenceServerClient(server.address) as client:
-            assert client.get_model_metadata("m")["inputs"] == json.loads(INPUTS)
+            metadata = client.get_model_metadata("m")
+            assert metadata["inputs"] == json.loads(INPUTS)
+            assert len(metadata["parameters"]["sha256"]) == 64
             for rows in (1, 2, 40):
                 infer(server, client, rows)
             metrics = parse_metrics(fetch(server.address, "GET", "/metrics")[1].decode())

@@ -10,6 +10,19 @@ from slipway.api.timestamps import parse_time
 
 __all__ = ["Blocked", "State", "state_of"]
 
+FINAL_REASONS = frozenset(
+    {
+        "ArtefactNotFound",
+        "ArtefactRefused",
+        "BadArguments",
+        "DigestMismatch",
+        "GoldensFailed",
+        "GoldensInvalid",
+        "SignatureMismatch",
+    }
+)
+"""Reasons that waiting does not mend: a first deployment that has one of them needs a person."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
@@ -82,7 +95,7 @@ def _rolling(rollout: RolloutStatus, stable: VersionStatus | None, now: float) -
     if rollout.outcome is not None:
         return State(Phase.ROLLING_BACK, reason, message)
     if stable is None:
-        final = reason in ("ArtefactRefused", "ArtefactNotFound", "BadArguments", "GoldensFailed", "SignatureMismatch")
+        final = reason in FINAL_REASONS
         stalled = late or final or reason == "ProgressDeadlineExceeded"
         return State(Phase.STALLED if stalled else Phase.PENDING, reason, message, stalled=stalled)
     match rollout.stage:

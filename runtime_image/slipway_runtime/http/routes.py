@@ -113,7 +113,7 @@ class Router:
         if rest == ["stats"]:
             return self._statistics()
         documents: dict[str, Callable[[Model], object]] = {
-            "": lambda loaded: model_metadata(service.name, service.version, loaded),
+            "": lambda loaded: model_metadata(service.name, service.version, loaded, service.sha256),
             "config": lambda loaded: model_config(service.name, loaded, service.max_batch_size, service.max_delay),
         }
         make = documents.get(rest[0] if rest else "")

@@ -28,14 +28,15 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
 
 
-def model_metadata(name: str, version: str, model: Model) -> dict[str, Any]:
-    """``GET /v2/models/M``: shapes include the batch dimension."""
+def model_metadata(name: str, version: str, model: Model, sha256: str) -> dict[str, Any]:
+    """``GET /v2/models/M``: shapes include the batch dimension; the artefact's digest is among the parameters."""
     return {
         "name": name,
         "versions": [version],
         "platform": model.platform,
         "inputs": [_tensor(spec) for spec in model.signature.inputs],
         "outputs": [_tensor(spec) for spec in model.signature.outputs],
+        "parameters": {"sha256": sha256},
     }
 
 

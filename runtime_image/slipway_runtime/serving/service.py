@@ -32,6 +32,7 @@ class ModelService:
         self.metrics = ServingMetrics(name, version, revision)
         self.statistics = ModelStatistics()
         self.phase = Phase.LOADING
+        self.sha256 = ""
         self.max_batch_size = 1
         self.max_delay = 0.0
         self._model: Model | None = None
@@ -47,8 +48,11 @@ class ModelService:
         """The model, once it is loaded."""
         return self._model
 
-    def start(self, model: Model, batcher: Batcher, max_batch_size: int, max_delay: float) -> None:
-        """The model is loaded and warm: serve it."""
+    def start(
+        self, model: Model, batcher: Batcher, max_batch_size: int, max_delay: float, *, sha256: str = ""
+    ) -> None:
+        """The model, whose artefact has the digest ``sha256``, is loaded and warm: serve it."""
+        self.sha256 = sha256
         self._model = model
         self._batcher = batcher
         self.max_batch_size = max_batch_size
