@@ -261,7 +261,8 @@ async def test_a_refused_deployment_shows_in_status():
     await world.reconcile()
     await world.reconcile()
     assert "Required value" in world.status["rollout"]["message"]
-    assert any(event.reason == "ApplyRefused" for event in world.events)
+    assert [event.reason for event in world.events].count("ApplyRefused") == 1
+    world.now += 15
     world.api.faults.clear()
     await world.settle()
     assert world.status["phase"] == "Ready"
@@ -271,9 +272,11 @@ async def test_a_cluster_without_a_mesh_is_waited_for():
     world = World()
     world.api.unknown |= {"virtualservices", "destinationrules"}
     world.declare(versions("v1"))
-    outcome = await world.reconcile()
-    assert outcome.requeue_after is not None
+    assert (await world.reconcile()).requeue_after is not None
+    await world.reconcile()
     assert world.api.find("services", *KEY) is not None
+    (event,) = [event for event in world.events if event.reason == "ApplyRefused"]
+    assert "does not know DestinationRule of networking.istio.io/v1" in event.message
     world.api.unknown.clear()
     await world.settle()
     assert world.status["phase"] == "Ready"

@@ -74,7 +74,7 @@ class MemoryApi:
     def _read(self, call: Call) -> Answer:
         plural, namespace, name, _ = parse(call.path)
         if plural in self.unknown:
-            return status(404, "NotFound", "the server could not find the requested resource")
+            return Answer(404, {}, b"404 page not found\n")
         if name:
             found = self.objects.get((plural, namespace, name))
             return ok(found) if found else status(404, "NotFound", f"{plural} {name} not found")
@@ -97,7 +97,7 @@ class MemoryApi:
     def _write(self, call: Call) -> Answer:
         plural, namespace, name, subresource = parse(call.path)
         if plural in self.unknown:
-            return status(404, "NotFound", "the server could not find the requested resource")
+            return Answer(404, {}, b"404 page not found\n")
         body = copy.deepcopy(call.body)
         stored = self.objects.get((plural, namespace, name or body["metadata"]["name"]))
         if call.method == "POST":

@@ -200,6 +200,22 @@ async def test_a_refused_service_stops_what_follows(world):
     assert applied.done == []
 
 
+async def test_what_was_refused_is_not_offered_again_at_once_unless_it_changes(world):
+    bad = status(422, "Invalid", "no")
+    world.api.faults.append(lambda call: bad if call.method == "PATCH" else None)
+
+    async def offered(digest: str, now: float) -> int:
+        before = len(world.api.mutations())
+        applied = await world.apply(wanted(digest=digest), now=now)
+        assert str(applied.refused[SERVICE, Key("ns", "m")]) == "no"
+        return len(world.api.mutations()) - before
+
+    assert [await offered("h1", now) for now in (0.0, 1.0, 14.0, 15.0)] == [1, 0, 0, 1]
+    assert await offered("h2", 16.0) == 1
+    world.applier.forget(OWNER.key)
+    assert await offered("h2", 17.0) == 1
+
+
 async def test_an_unreachable_server_is_raised(world):
     world.api.faults.append(lambda call: status(503, "ServiceUnavailable", "down") if call.method == "PATCH" else None)
     with pytest.raises(UnavailableError):
@@ -220,5 +236,5 @@ def test_a_ledger_forgets():
     ledger = DriftLedger(limit=1)
     ledger.assess(SERVICE, Key("ns", "m"), "a", "spec", 0.0)
     assert ledger.assess(SERVICE, Key("ns", "m"), "a", "spec", 1.0).given_up
-    ledger.forget("ns", ["m"])
+    ledger.forget(lambda place: place[1].name == "m")
     assert not ledger.assess(SERVICE, Key("ns", "m"), "a", "spec", 2.0).given_up

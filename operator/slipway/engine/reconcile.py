@@ -23,7 +23,8 @@ from slipway.engine.telemetry import Telemetry
 from slipway.kube.apply import Applied, Applier, Owner
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
-from slipway.kube.failures import ConflictError, NotFoundError
+from slipway.kube.drift import Place
+from slipway.kube.failures import ApiError, ConflictError, NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 from slipway.kube.metadata import Key, key_of, uid_of
 from slipway.resources import Identity, RenderOptions, desired
@@ -138,6 +139,7 @@ class Reconciler:
             raw = await self._client.get(MODEL_DEPLOYMENT, *key)
         except NotFoundError:
             self._remarks.forget(key)
+            self._applier.forget(key)
             return Outcome("gone")
         if raw["metadata"].get("deletionTimestamp"):
             # Everything we made has an owner reference and is collected with it.
@@ -164,11 +166,11 @@ class Reconciler:
             return Outcome("conflict")
         if written is not None:
             self._cache.put(MODEL_DEPLOYMENT, written)
-        applied = Applied()
+        applied, refusals = Applied(), list[str]()
         if decision.apply and decision.spec is not None:
             applied = await self._applier.apply(Owner(key, uid_of(raw)), self._wanted(raw, decision, observed), now)
-            self._remember(key, applied)
-        self._emit(raw, written, decision, applied, now)
+            refusals = self._remember(key, applied)
+        self._emit(raw, written, decision, applied, refusals, now)
         return Outcome("ok", _next_look(decision, observed, applied))
 
     def _wanted(
@@ -180,17 +182,16 @@ class Reconciler:
         numbers = {name: definition.number for name, definition in observed.definitions.items()}
         return desired(identity, decision.spec, decision.status, decision.revisions, self._render, numbers)
 
-    def _remember(self, key: Key, applied: Applied) -> None:
-        """Keep what only another look at the cluster can dispel."""
+    def _remember(self, key: Key, applied: Applied) -> list[str]:
+        """Keep what only another look at the cluster can dispel; gives the refusals that are news, in words."""
         if applied.conflict is not None:
             self._remarks.conflicts[key] = applied.conflict.kind, applied.conflict.key
-        if applied.refused:
-            self._remarks.refused[key] = {
-                place: f"the API server refuses {place[0].name} {place[1].name}: {error}"
-                for place, error in applied.refused.items()
-            }
-        else:
-            self._remarks.refused.pop(key, None)
+        known = self._remarks.refused.pop(key, {})
+        if not applied.refused:
+            return []
+        refused = {place: _refusal(place, error) for place, error in applied.refused.items()}
+        self._remarks.refused[key] = refused
+        return [text for place, text in refused.items() if known.get(place) != text]
 
     def _emit(
         self,
@@ -198,6 +199,7 @@ class Reconciler:
         written: Mapping[str, Any] | None,
         decision: DecisionView,
         applied: Applied,
+        refusals: Sequence[str],
         now: float,
     ) -> None:
         """Events, metrics and log lines: only now that everything is written."""
@@ -210,15 +212,22 @@ class Reconciler:
             self._telemetry.changes.labels(step.operation.value, step.kind.name).inc()
             log.info("%s", step)
         for drift in applied.drifts:
-            self._telemetry.drifts.labels(drift.kind.name, "given_up" if drift.given_up else "repaired").inc()
-            self._recorder.record(
-                raw, EventRecord("DriftFight" if drift.given_up else "DriftRepaired", str(drift), "Warning")
-            )
-            log.warning("%s", drift)
-        for place, error in applied.refused.items():
-            text = f"the API server refuses {place[0].name} {place[1].name}: {error}"
+            result, reason = ("given_up", "DriftFight") if drift.given_up else ("repaired", "DriftRepaired")
+            self._telemetry.drifts.labels(drift.kind.name, result).inc()
+            if not drift.known:
+                self._recorder.record(raw, EventRecord(reason, str(drift), "Warning"))
+                log.warning("%s", drift)
+        for text in refusals:
             self._recorder.record(raw, EventRecord("ApplyRefused", text, "Warning"))
             log.error("%s", text)
+
+
+def _refusal(place: Place, error: ApiError) -> str:
+    kind, key = place
+    unknown_kind = error.reason != "NotFound" or "requested resource" in error.message
+    if isinstance(error, NotFoundError) and unknown_kind:
+        return f"the API server does not know {kind.name} of {kind.api_version}; is it installed?"
+    return f"the API server refuses {kind.name} {key.name}: {error}"
 
 
 def _next_look(decision: DecisionView, observed: Observed, applied: Applied) -> float | None:

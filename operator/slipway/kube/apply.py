@@ -32,6 +32,9 @@ Object = Mapping[str, Any]
 _INDEPENDENT = frozenset({DEPLOYMENT, POD_DISRUPTION_BUDGET})
 """Kinds whose refusal does not stop what comes after: no weight depends on them but through what is observed."""
 
+REFUSAL_HOLDS = 15.0
+"""Seconds before an object that was refused is offered again unchanged."""
+
 
 class Operation(StrEnum):
     """What is done to one object."""
@@ -120,6 +123,11 @@ def _step(owner: Owner, wanted: Object, live: Object | None) -> Step:
     return Step(operation, *place, wanted, live, lacking)
 
 
+def _belongs(key: Key, owner: Key) -> bool:
+    """Whether an object is named after a ModelDeployment, or might be: what is forgotten in error is found out anew."""
+    return key.namespace == owner.namespace and (key.name == owner.name or key.name.startswith(f"{owner.name}-"))
+
+
 def _described_owner(live: Object) -> str:
     owner = controller(live)
     return f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
@@ -134,6 +142,15 @@ def _hash(obj: Object) -> str:
     return str((obj["metadata"].get("annotations") or {}).get(APPLIED_HASH, ""))
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """An object that the API server would not take."""
+
+    digest: str
+    until: float
+    error: ApiError
+
+
 class Applier:
     """Carries plans out."""
 
@@ -141,6 +158,7 @@ class Applier:
         self._client = client
         self._cache = cache
         self.ledger = ledger or DriftLedger()
+        self._refusals: dict[Place, _Refusal] = {}
 
     async def apply(self, owner: Owner, wanted: Sequence[Object], now: float) -> Applied:
         """Bring the children of ``owner`` to what is wanted; ``now`` is in seconds since the epoch.
@@ -160,6 +178,12 @@ class Applier:
             if not await self._carry_out(step, applied, now):
                 break
         return applied
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of the objects of a ModelDeployment that is gone."""
+        for place in [place for place in self._refusals if _belongs(place[1], key)]:
+            del self._refusals[place]
+        self.ledger.forget(lambda place: _belongs(place[1], key))
 
     async def find(self, kind: Kind, key: Key) -> Object | None:
         """An object from the cache, or read: what lacks our labels is not watched."""
@@ -194,14 +218,27 @@ class Applier:
                 return True
             case Operation.REPAIR if not self._repair(step, applied, now):
                 return True
-        try:
-            assert step.wanted is not None
-            self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
-        except (InvalidError, ForbiddenError, NotFoundError) as error:
+        error = await self._write(step, now)
+        if error is not None:
             applied.refused[step.kind, step.key] = error
             return step.kind in _INDEPENDENT
         applied.done.append(step)
         return True
+
+    async def _write(self, step: Step, now: float) -> ApiError | None:
+        """Apply one object; gives the refusal, where it is one that holds for now."""
+        assert step.wanted is not None
+        place = (step.kind, step.key)
+        known = self._refusals.get(place)
+        if known is not None and known.digest == _hash(step.wanted) and now < known.until:
+            return known.error
+        try:
+            self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
+        except (InvalidError, ForbiddenError, NotFoundError) as error:
+            self._refusals[place] = _Refusal(_hash(step.wanted), now + REFUSAL_HOLDS, error)
+            return error
+        self._refusals.pop(place, None)
+        return None
 
     def _repair(self, step: Step, applied: Applied, now: float) -> bool:
         """Whether a drift is repaired now."""

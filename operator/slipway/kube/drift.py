@@ -1,7 +1,7 @@
 """Foreign edits of our objects: repaired at first, then less and less, so that no two controllers fight for ever."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from slipway.kube.kinds import Kind
@@ -26,6 +26,8 @@ class Drift:
     """Repairs within the window, this one included."""
     given_up: bool = False
     """Whether the repair is put off because it keeps being undone."""
+    known: bool = False
+    """Whether that was so at the last look already."""
 
     def __str__(self) -> str:
         who = f"field manager {self.manager!r}" if self.manager else "somebody else"
@@ -54,7 +56,7 @@ class DriftLedger:
         given_up = len(times) >= self._limit
         if not given_up:
             times.append(now)
-        drift = Drift(kind, key, manager, field, len(times), given_up)
+        drift = Drift(kind, key, manager, field, len(times), given_up, known=given_up and place in self._open)
         if given_up:
             self._open[place] = drift
         else:
@@ -69,9 +71,8 @@ class DriftLedger:
         """The first of these objects whose repair is put off."""
         return next((self._open[place] for place in places if place in self._open), None)
 
-    def forget(self, namespace: str, names: Iterable[str]) -> None:
-        """Drop what is remembered of objects of these names."""
-        gone = {Key(namespace, name) for name in names}
-        for place in [place for place in self._repairs if place[1] in gone]:
+    def forget(self, concerns: Callable[[Place], bool]) -> None:
+        """Drop what is remembered of the objects that ``concerns`` says yes to."""
+        for place in [place for place in self._repairs if concerns(place)]:
             del self._repairs[place]
             self._open.pop(place, None)

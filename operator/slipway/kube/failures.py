@@ -72,7 +72,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 def failure_of(status: int, body: bytes) -> ApiError:
     """The exception for an answer with an error status; the message is the API server's own where it gave one."""
-    reason, message = "", body.decode("utf-8", "replace")[:1000]
+    reason, message = "", body.decode("utf-8", "replace").strip()[:1000]
     try:
         document: Any = json.loads(body)
     except ValueError:
