@@ -9,12 +9,13 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
+from . import protobuf
 from .failures import ApiError, Cause, bad_request, invalid, unsupported_media
 from .release import SERVER_HEADER
 from .writes import Write
 
 JSON_TYPE = "application/json"
-BODY_TYPES = (JSON_TYPE, "application/yaml")
+BODY_TYPES = (JSON_TYPE, "application/yaml", protobuf.MEDIA_TYPE)
 MOST_BODY_BYTES = 3 * 1024 * 1024
 _PLAIN = "text/plain; charset=utf-8"
 _TRUE = ("true", "1")
@@ -26,6 +27,8 @@ def media_type(request: web.BaseRequest) -> str:
 
 
 def _parse(raw: bytes, kind: str) -> Any:
+    if kind == protobuf.MEDIA_TYPE:
+        return protobuf.decode(raw)
     if "yaml" in kind:
         try:
             return orjson.loads(raw)
