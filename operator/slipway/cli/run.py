@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubernetes.aio.config import ConfigException
+
 from slipway.app import operate
 from slipway.engine.engine import Settings
 from slipway.engine.logs import set_up
