@@ -118,7 +118,8 @@ class Authorizer:
             message = f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'
             raise ApiError(403, "Forbidden", message, {})
         scope = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
-        why = f'User "{user.name}" cannot {wanted.verb} resource "{wanted.full_resource}" in API group "{wanted.group}" {scope}'
+        what = f'resource "{wanted.full_resource}" in API group "{wanted.group}"'
+        why = f'User "{user.name}" cannot {wanted.verb} {what} {scope}'
         raise forbidden(wanted.group, wanted.resource, wanted.name, why)
 
     def rules_for(self, user: User, namespace: str) -> Iterator[tuple[JsonDict, str]]:
@@ -138,7 +139,8 @@ class Authorizer:
         who = subject["name"]
         if subject["kind"] == "ServiceAccount":
             who = f"{subject['name']}/{subject['namespace']}"
-        reason = f'RBAC: allowed by {binding["kind"]} "{label}" of {reference["kind"]} "{reference["name"]}" to {subject["kind"]} "{who}"'
+        granted = f'{binding["kind"]} "{label}" of {reference["kind"]} "{reference["name"]}"'
+        reason = f'RBAC: allowed by {granted} to {subject["kind"]} "{who}"'
         for rule in self.role_rules(reference, namespace):
             yield rule, reason
 
@@ -185,7 +187,7 @@ def _rule_allows(rule: JsonDict, wanted: Attributes) -> bool:
 
 
 def _path_matches(pattern: str, path: str) -> bool:
-    return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+    return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern[:-1]))
 
 
 def _parts(rule: JsonDict) -> Iterator[Attributes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import conversions, networks, policies, settings, typed, workloads
@@ -32,7 +33,7 @@ class BuiltIn:
     rules: Rules
     namespaced: bool = True
     short: str = ""
-    parts: dict[str, tuple[str, ...]] | None = None
+    parts: Mapping[str, tuple[str, ...]] | None = None
     verbs: tuple[str, ...] = ALL_VERBS
     categories: tuple[str, ...] = ()
     singular: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 from . import bootstrap, catalogue, crds, networks
 from .access import Authenticator, Authorizer, User
@@ -81,7 +82,7 @@ class Cluster:
                 self._serve(stored.obj)
         for stored in self.store.select("/namespaces", ""):
             if stored.metadata.get("deletionTimestamp"):
-                self._defer(lambda name=stored.metadata["name"]: self._empty_namespace(name))
+                self._defer(partial(self._empty_namespace, stored.metadata["name"]))
 
     def resource(self, group: str, version: str, plural: str) -> Resource:
         """A resource that is known to be there."""

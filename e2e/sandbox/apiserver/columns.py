@@ -174,18 +174,20 @@ _DEPLOYMENT = (
         "Up-to-date",
         "string",
         _at("status", "updatedReplicas", default=0),
-        description="Total number of non-terminating pods targeted by this deployment that have the desired template spec.",
+        description="Total number of non-terminating pods targeted by this deployment that have the desired template "
+        "spec.",
     ),
     Column(
         "Available",
         "string",
         _at("status", "availableReplicas", default=0),
-        description="Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment.",
+        description="Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by "
+        "this deployment.",
     ),
     AGE,
     *_template_columns(
-        "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by this "
-        "deployment. It must match the pod template's labels."
+        "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by "
+        "this deployment. It must match the pod template's labels."
     ),
 )
 _REPLICA_SET = (

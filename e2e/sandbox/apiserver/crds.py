@@ -111,7 +111,8 @@ def _check_versions(definition: JsonDict) -> list[Cause]:
             causes.append(Cause(INVALID, f"{where}.name", f"Invalid value: {values.shown(name)}: must be unique"))
         seen.add(name)
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        words = f"Invalid value: {values.shown([v.get('name') for v in versions])}: must have exactly one version marked as storage version"
+        listed = values.shown([version.get("name") for version in versions])
+        words = f"Invalid value: {listed}: must have exactly one version marked as storage version"
         causes.append(Cause(INVALID, "spec.versions", words))
     if not definition.get("status", {}).get("storedVersions"):
         causes.append(
@@ -181,7 +182,7 @@ def _check_selectable(raw: JsonDict, field: JsonDict, path: str) -> list[Cause]:
             Cause(
                 INVALID,
                 path,
-                f"Invalid value: {values.shown(field['jsonPath'])}: must point to a field of type boolean, integer, string",
+                f"Invalid value: {values.shown(field['jsonPath'])}: must point to a boolean, integer or string",
             )
         ]
     return []
@@ -233,7 +234,7 @@ def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Re
     raw = version["schema"]["openAPIV3Schema"]
     schema = from_custom(raw, object_meta())
     api_version = f"{spec['group']}/{version['name']}"
-    subresources = {part: STATUS_VERBS for part in ("status", "scale") if parts.get(part) is not None}
+    subresources = {part: tuple(STATUS_VERBS) for part in ("status", "scale") if parts.get(part) is not None}
     fields = tuple(".".join(jsonpaths.field_path(field["jsonPath"])) for field in version.get("selectableFields") or ())
     columns = version.get("additionalPrinterColumns") or [
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": structural_age()}

@@ -130,7 +130,8 @@ class Deleter:
             status = budget.obj["status"]
             if status["disruptionsAllowed"] <= 0:
                 name = budget.metadata["name"]
-                words = f"The disruption budget {name} needs {status['desiredHealthy']} healthy pods and has {status['currentHealthy']} currently"
+                needs, has = status["desiredHealthy"], status["currentHealthy"]
+                words = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
                 details = {"causes": [{"reason": "DisruptionBudget", "message": words}]}
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
                 raise ApiError(429, "TooManyRequests", message, details)
@@ -150,8 +151,8 @@ def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions)
         raise conflict(resource.group, resource.kind, target.name, why)
     if options.resource_version and options.resource_version != str(stored.version):
         why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in "
-            f"record ({stored.version}). The object might have been modified"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({stored.version}). The object might have been modified"
         )
         raise conflict(resource.group, resource.kind, target.name, why)
 

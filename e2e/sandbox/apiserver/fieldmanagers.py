@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from . import merge
 from .failures import MANAGER_CONFLICT, Cause, apply_conflict, bad_request, internal
 from .fieldsets import FieldSet, Path, decode, readable
@@ -13,6 +15,7 @@ from .schema import JsonDict, Schema
 
 APPLY, UPDATE = "Apply", "Update"
 _MOST_UPDATE_MANAGERS = 10
+_KUBECTL, _LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE_FIRST_APPLY = "before-first-apply"
 _STRIPPED: tuple[Path, ...] = (
     ("f:apiVersion",),
@@ -117,8 +120,22 @@ def _set_owners(obj: JsonDict, owners: Owners) -> JsonDict:
     return {**obj, "metadata": metadata}
 
 
-def _reassign(owners: Owners, changed: merge.Comparison, skip: Manager | None, force: bool) -> Owners:
-    """Take changed and removed fields from the other owners. Raises ApiError 409 unless `force`."""
+def _last_applied(schema: Schema, live: JsonDict) -> FieldSet:
+    """The fields that kubectl applied on the client's side; it may take them over without force."""
+    text = (live.get("metadata", {}).get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        return merge.fields_of(schema, orjson.loads(text)) if text else FieldSet()
+    except (orjson.JSONDecodeError, merge.TypedValueError, AttributeError):
+        return FieldSet()
+
+
+def _reassign(
+    owners: Owners, changed: merge.Comparison, skip: Manager | None, force: bool, allowed: FieldSet | None = None
+) -> Owners:
+    """Take changed and removed fields from the other owners.
+
+    Raises ApiError 409 unless `force`, or if all that is taken is `allowed`.
+    """
     touched = changed.modified.union(changed.added)
     conflicts: list[tuple[Manager, Path]] = []
     out: Owners = {}
@@ -131,8 +148,9 @@ def _reassign(owners: Owners, changed: merge.Comparison, skip: Manager | None, f
         fields = owner.fields.difference(common).difference(changed.removed)
         if fields:
             out[key] = replace(owner, fields=fields)
-    if conflicts and not force:
-        raise _conflict(conflicts)
+    refused = [entry for entry in conflicts if allowed is None or not allowed.has(entry[1])]
+    if refused and not force:
+        raise _conflict(refused)
     return out
 
 
@@ -209,7 +227,8 @@ def apply(
 ) -> JsonDict:
     """Server-side apply: the live object with the applied one merged in and `managedFields` to match.
 
-    `empty` is an object of the kind with nothing set. `reset` takes the fields out of an object that this endpoint does not write (status, or all but status).
+    `empty` is an object of the kind with nothing set. `reset` takes the fields out of an object that this endpoint does
+    not write (status, or all but status).
     `label` names the object in messages. Raises ApiError: 409 for conflicts, 400 and 500 for a body that does not fit.
     """
     if applied.get("metadata", {}).get("managedFields"):
@@ -236,7 +255,8 @@ def apply(
     if before is not None and before.fields:
         merged = _prune(schema, merged, new_owners, before.fields)
     changed = merge.compare(schema, bare, merged)
-    new_owners = _reassign(new_owners, changed, manager, force)
+    allowed = _last_applied(schema, bare) if manager.name == _KUBECTL else FieldSet()
+    new_owners = _reassign(new_owners, changed, manager, force, allowed)
     unchanged = before is not None and mine == before.fields and changed.same()
     if unchanged and before is not None:
         new_owners[manager.identity()] = before

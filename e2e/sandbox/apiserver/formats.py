@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from urllib.parse import urlparse
 
-_DURATION = re.compile(r"^[+-]?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h|d|w))+$")  # noqa: RUF001
+_DURATION = re.compile(r"^[+-]?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h|d|w))+$")
 _HOSTNAME = re.compile(
     r"^(?=.{1,255}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"
 )

@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns, scale paths and selectable fields: fields, indexes, slices of all, simple filters."""
+"""The JSONPath of printer columns, scale paths and selectable fields: fields, indexes, all items, simple filters."""
 
 from __future__ import annotations
 

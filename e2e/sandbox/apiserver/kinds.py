@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
-    subresources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    subresources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     custom: bool = False
     storage: str = ""
     storage_api_version: str = ""

@@ -18,17 +18,25 @@ _LONGEST_SUBDOMAIN, _LONGEST_LABEL, _LONGEST_BASE, _SUFFIX = 253, 63, 248, 5
 _MOST_ANNOTATION_BYTES = 256 * 1024
 
 _SUBDOMAIN_WORDS = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end "
     "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+_NO_NEW_FINALIZERS = (
+    "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string"
+)
 _LABEL_WORDS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
+    "start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _LABEL_1035_WORDS = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+    "alphabetic character, and end "
+    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 
 
@@ -140,6 +148,6 @@ def check_metadata_update(new: JsonDict, old: JsonDict) -> list[Cause]:
         fresh = [item for item in new.get("finalizers") or () if item not in (old.get("finalizers") or ())]
         if fresh:
             listed = ", ".join(f'"{item}"' for item in fresh)
-            words = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string"
+            words = _NO_NEW_FINALIZERS
             causes.append(Cause(FORBIDDEN, "metadata.finalizers", f"{words}{{{listed}}}"))
     return causes

@@ -18,11 +18,13 @@ _LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _API_VERSION = (
-    "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to "
+    "APIVersion defines the versioned schema of this representation of an object. Servers should "
+    "convert recognized schemas to "
     f"the latest internal value, and may reject unrecognized values. More info: {_CONVENTIONS}#resources"
 )
 _KIND = (
-    "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the "
+    "Kind is a string value representing the REST resource this object represents. Servers may "
+    "infer this from the endpoint the "
     f"client submits requests to. Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
 )
 _ACTIONS = {"get": "get", "put": "update", "patch": "patch", "delete": "delete", "post": "create"}

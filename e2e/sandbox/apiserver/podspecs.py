@@ -285,7 +285,7 @@ def check_resources(resources: JsonDict, path: str) -> list[Cause]:
                     Cause(
                         REQUIRED,
                         f"{path}.limits",
-                        f"Required value: Limit must be set for non overcommitable resources",
+                        "Required value: Limit must be set for non overcommitable resources",
                     )
                 )
         elif extended and quantities.value_of(text) != quantities.value_of(limit):

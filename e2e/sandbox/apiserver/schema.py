@@ -1,4 +1,4 @@
-"""One model of an object's structure, for built-in kinds (from the published schemas) and custom ones (from their CRD)."""
+"""One model of an object's structure: of built-in kinds from the published schemas, of custom ones from their CRD."""
 
 from __future__ import annotations
 

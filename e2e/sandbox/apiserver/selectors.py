@@ -127,16 +127,16 @@ def _values(key: str, tokens: _Tokens) -> frozenset[str]:
     tokens.take()
     values: set[str] = set()
     while True:
-        token = tokens.take()
-        if token in (",", ")"):
+        word = tokens.take()
+        if word in (",", ")"):
             values.add("")
         else:
-            values.add(_value(key, token))
-            token = tokens.take()
-        if token == ")":
+            values.add(_value(key, word))
+            word = tokens.take()
+        if word == ")":
             return frozenset(values)
-        if token != ",":
-            raise _parse_error(token, "',' or ')'")
+        if word != ",":
+            raise _parse_error(word, "',' or ')'")
 
 
 def _key(text: str) -> str:

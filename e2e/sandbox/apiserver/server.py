@@ -29,8 +29,8 @@ class ApiServer:
 
     `tokens` maps bearer tokens to users. `data_dir` holds certificates and, if `keep` is set, the objects, so that a
     restart goes on with the same resource versions; without one a temporary folder is used. `advertise` is the address
-    discovery gives, by default the one listened on. `allow_loopback_endpoints` lets EndpointSlices have 127.x addresses,
-    which a real server refuses: the sandbox's pods have such addresses.
+    discovery gives, by default the one listened on. `allow_loopback_endpoints` lets EndpointSlices have 127.x
+    addresses, which a real server refuses: the sandbox's pods have such addresses.
     """
 
     def __init__(
@@ -115,5 +115,6 @@ class ApiServer:
         part.replace(self.data_dir / _SNAPSHOT)
 
 
-def _request(*parts: Any) -> web.BaseRequest:
-    return web.BaseRequest(*parts, asyncio.get_running_loop(), client_max_size=MOST_BODY_BYTES)
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MOST_BODY_BYTES)

@@ -79,7 +79,7 @@ Listener = Callable[[Change], None]
 
 @dataclass(slots=True, eq=False)
 class Shelf:
-    """All objects of one resource, and its latest changes. `floor` is the newest version before the oldest change kept."""
+    """All objects of one resource, and its latest changes. `floor` is the last version before the oldest of them."""
 
     floor: int
     objects: dict[Key, Stored] = field(default_factory=dict)

@@ -14,6 +14,13 @@ from .schema import JsonDict, from_custom
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _NOT_IN_LOGIC = ("type", "description", "title", "default", "nullable", "additionalProperties")
 _NEVER = {"$ref": "Forbidden: $ref is not supported", "uniqueItems": "Forbidden: uniqueItems cannot be set to true"}
+_ONLY_NAMES = (
+    "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified"
+)
+_KEY_MUST_BE_SET = (
+    "Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required "
+    "property"
+)
 _SCALARS = ("string", "integer", "number", "boolean")
 
 
@@ -42,7 +49,7 @@ def _check_metadata(raw: JsonDict, path: str) -> list[Cause]:
         return []
     extra = set(metadata.get("properties", {})) - {"name", "generateName"}
     if extra or set(metadata) - {"type", "properties", "description"}:
-        words = "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified"
+        words = _ONLY_NAMES
         return [Cause(FORBIDDEN, f"{path}.properties[metadata]", words)]
     return []
 
@@ -113,7 +120,8 @@ def _check_keywords(raw: Mapping[str, Any], path: str) -> list[Cause]:
         try:
             values.pattern(raw["pattern"])
         except re.error as problem:
-            words = f"Invalid value: {values.shown(raw['pattern'])}: must be a valid regular expression, but isn't: {problem}"
+            found = values.shown(raw["pattern"])
+            words = f"Invalid value: {found}: must be a valid regular expression, but isn't: {problem}"
             causes.append(Cause(INVALID, f"{path}.pattern", words))
     if raw.get("enum") is not None and not raw["enum"]:
         causes.append(Cause(REQUIRED, f"{path}.enum", "Required value: must contain at least one value"))
@@ -142,7 +150,7 @@ def _check_lists(raw: Mapping[str, Any], path: str) -> list[Cause]:
             words = f"Invalid value: {values.shown(key)}: entries must all be names of item properties"
             causes.append(Cause(INVALID, f"{path}.x-kubernetes-list-map-keys[{index}]", words))
         elif "default" not in child and key not in (items.get("required") or ()):
-            words = "Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            words = _KEY_MUST_BE_SET
             causes.append(Cause(REQUIRED, f"{path}.items.properties[{key}].default", words))
     if kind == "set" and items.get("type") not in (*_SCALARS, None) and not _is_atomic(items):
         words = "Invalid value: must be atomic as item of a list with x-kubernetes-list-type=set"
@@ -152,8 +160,8 @@ def _check_lists(raw: Mapping[str, Any], path: str) -> list[Cause]:
 
 def _is_atomic(raw: Mapping[str, Any]) -> bool:
     if raw.get("type") == "object":
-        return raw.get("x-kubernetes-map-type") == "atomic"
-    return raw.get("x-kubernetes-list-type", "atomic") == "atomic"
+        return bool(raw.get("x-kubernetes-map-type") == "atomic")
+    return bool(raw.get("x-kubernetes-list-type", "atomic") == "atomic")
 
 
 def _check_logic(raw: Mapping[str, Any], path: str) -> list[Cause]:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from . import fieldmanagers, names
+from .endpoints import counts, keep_system_fields, scoped, writable
 from .failures import (
     INVALID,
     ApiError,
@@ -146,11 +147,11 @@ class Writer:
         if resource.rules.prepare is not None:
             resource.rules.prepare(obj)
         self._validate(resource, obj, None, "")
-        key = (metadata.get("namespace", ""), metadata["name"])
-        if self.store.get(resource.storage, key) is not None:
+        place = (metadata.get("namespace", ""), metadata["name"])
+        if self.store.get(resource.storage, place) is not None:
             raise already_exists(resource.group, resource.plural, metadata["name"])
         obj = resource.inward(obj)
-        return Stored(obj, 0) if write.dry_run else self.store.put(resource.storage, key, obj)
+        return Stored(obj, 0) if write.dry_run else self.store.put(resource.storage, place, obj)
 
     def _free_name(self, resource: Resource, metadata: JsonDict) -> str:
         name = ""
@@ -221,7 +222,7 @@ class Writer:
         """
         resource, old, part = target.resource, stored.obj, target.part
         new = scoped(resource, part, new, old)
-        _keep_system_fields(new["metadata"], old["metadata"])
+        keep_system_fields(new["metadata"], old["metadata"])
         if not owned:
             manager = Manager(
                 write.manager, UPDATE, resource.api_version, part if recorded_part is None else recorded_part
@@ -250,7 +251,7 @@ class Writer:
     def change_part(
         self, target: Target, stored: Stored, changed: JsonDict, write: Write, part: str, path: tuple[str, ...]
     ) -> Stored:
-        """Change the field at `path` on behalf of a subresource, which managedFields then name if the field had an owner."""
+        """Change the field at `path` on behalf of a subresource; managedFields name it if the field had an owner."""
         obj = self.decode(target.resource, changed, write)
         self._check_version(target, obj["metadata"], stored, patched=True)
         untracked = not fieldmanagers.owns(stored.obj, path)
@@ -358,58 +359,3 @@ def _strict(resource: Resource, complaints: str, patched: bool) -> ApiError:
         return invalid("", "", "", [Cause(INVALID, "patch", f"Invalid value: {words}")])
     kind = resource.kind
     return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {words}')
-
-
-def scoped(resource: Resource, part: str, new: JsonDict, old: JsonDict) -> JsonDict:
-    """What of `new` an endpoint writes; the rest stays as it is stored."""
-    if part == "status":
-        metadata = dict(old["metadata"])
-        for key in ("managedFields", "uid"):
-            if key in new["metadata"]:
-                metadata[key] = new["metadata"][key]
-        out = {**old, "metadata": metadata}
-        if "status" in new:
-            out["status"] = new["status"]
-        else:
-            out.pop("status", None)
-        return out
-    out = {**new, "metadata": dict(new["metadata"])}
-    if resource.has_status:
-        out.pop("status", None)
-        if "status" in old:
-            out["status"] = old["status"]
-    return out
-
-
-def writable(resource: Resource, part: str, applied: JsonDict) -> JsonDict:
-    """The fields of an applied object that this endpoint writes."""
-    if part == "status":
-        metadata = {key: value for key, value in applied.get("metadata", {}).items() if key in ("name", "namespace")}
-        kept = {key: applied[key] for key in ("apiVersion", "kind", "status") if key in applied}
-        return {**kept, "metadata": metadata}
-    if resource.has_status:
-        return {key: value for key, value in applied.items() if key != "status"}
-    return applied
-
-
-def _keep_system_fields(new: JsonDict, old: JsonDict) -> None:
-    for key in ("uid", "creationTimestamp"):
-        if not new.get(key):
-            new[key] = old[key]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
-        if key in old:
-            new[key] = old[key]
-        else:
-            new.pop(key, None)
-    new.pop("selfLink", None)
-
-
-def counts(resource: Resource, new: JsonDict, old: JsonDict, part: str) -> bool:
-    """Whether a change moves the object's generation."""
-    if part == "status":
-        return False
-    if not resource.custom:
-        return resource.rules.counts is not None and resource.rules.counts(new, old)
-    ignored = ("metadata", "status") if resource.has_status else ("metadata",)
-    keys = (new.keys() | old.keys()) - set(ignored)
-    return any(new.get(key) != old.get(key) for key in keys)

@@ -96,7 +96,7 @@ def _call(node: Call, names: Mapping[str, Shape]) -> Shape:
         return _macro(node, names)
     target = check(node.target, names) if node.target is not None else None
     args = [check(arg, names) for arg in node.args]
-    if target is None and not node.name.isidentifier() or node.name == "in":
+    if (target is None and not node.name.isidentifier()) or node.name == "in":
         return _operator(node.name, args)
     return _function(node.name, target, args)
 
@@ -204,7 +204,7 @@ def _arithmetic(name: str, args: list[Shape], dynamic: bool) -> Shape:
     if name == "-":
         times[("timestamp", "timestamp")] = DURATION
     if name in ("+", "-") and kinds in times:
-        return times[kinds]  # type: ignore[index]
+        return times[kinds]
     raise _mismatch(name, args)
 
 

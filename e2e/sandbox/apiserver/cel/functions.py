@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlparse
 
@@ -222,7 +223,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "reverse": lambda value: _text(value[::-1]) if isinstance(value, str) else celtypes.ListType(reversed(value)),
-    "isSorted": lambda items: _flag(all(a <= b for a, b in zip(items, items[1:], strict=False))),
+    "isSorted": lambda items: _flag(all(a <= b for a, b in pairwise(items))),
     "hasValue": lambda optional: _flag(optional.present),
     "value": _value,
     "orValue": lambda optional, other: optional.value if optional.present else other,

@@ -24,7 +24,12 @@ _REASONS = {
     "FieldValueRequired": REQUIRED,
     "FieldValueDuplicate": DUPLICATE,
 }
-_HINT = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+_HINT = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+    "declared)"
+)
+_CONTRIBUTED = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+_TOTAL = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
 _EVALUATION_ERRORS = (celpy.CELEvalError, ValueError, TypeError, KeyError, AttributeError, IndexError, re.error)
 _environment = celpy.Environment()
 
@@ -247,9 +252,8 @@ def check_schema(schema: Schema, path: str) -> list[Cause]:
         dearest = sorted(costs.by_rule, reverse=True)[:4]
         for amount, where in dearest:
             if amount > cost.TOTAL_LIMIT / 100:
-                words = "Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-                causes.append(Cause(FORBIDDEN, where, words))
-        words = f"x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema {cost.over(costs.total, cost.TOTAL_LIMIT)} {_HINT}"
+                causes.append(Cause(FORBIDDEN, where, f"Forbidden: {_CONTRIBUTED}"))
+        words = f"{_TOTAL} {cost.over(costs.total, cost.TOTAL_LIMIT)} {_HINT}"
         causes.append(Cause(FORBIDDEN, path, f"Forbidden: {words}"))
     return causes
 

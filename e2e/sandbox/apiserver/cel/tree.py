@@ -114,7 +114,8 @@ def _node(tree: lark.Tree[lark.Token]) -> Node:
     if name == "unary" and len(children) == 2:
         return Call(_OPERATORS[str(_tree(children[0]).data)], (_node(_tree(children[1])),))
     if name in _BUILDERS:
-        return _BUILDERS[name](children)
+        built: Node = _BUILDERS[name](children)
+        return built
     return _node(_tree(children[0]))
 
 
