@@ -4,11 +4,10 @@ import warnings
 
 import aiohttp
 import pytest
+import torch
 
 from e2e.sandbox.controllers.client import CONFIG_MAPS, PODS, SERVICES
 from tests.sandbox.bench import condition, echo, eventually, service
-
-torch = pytest.importorskip("torch")
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
@@ -16,7 +15,9 @@ INPUTS = '[{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]'
 OUTPUTS = '[{"name": "y", "datatype": "FP32", "shape": [-1, 4]}]'
 
 
-class Doubler(torch.nn.Module):
+class Doubler(torch.nn.Module):  # type: ignore[misc]
+    """Twice whatever comes."""
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2
 

@@ -1,7 +1,8 @@
 """A network namespace of one's own, in which a whole pod range is local.
 
 A real API server refuses endpoints in 127.0.0.0/8, so with one the pods live in 10.244.0.0/16. In a new network
-namespace that range is put on the loopback device, and nothing outside notices. Needs root (or CAP_SYS_ADMIN).
+namespace that range is put on the loopback device, and nothing outside notices. Root makes one by itself; others
+need a kernel that lets them make user namespaces.
 
 `python -m e2e.sandbox.node.namespace COMMAND ...` runs a command in such a namespace.
 """
@@ -21,6 +22,7 @@ POD_RANGE = "10.244.0.0/16"
 INSIDE = "SLIPWAY_SANDBOX_NETWORK_NAMESPACE"
 
 _CLONE_NEWNET = 0x40000000
+_CLONE_NEWUSER = 0x10000000
 _SIOCSIFADDR = 0x8916
 _SIOCSIFNETMASK = 0x891C
 _SIOCGIFFLAGS = 0x8913
@@ -38,13 +40,30 @@ def enter(pod_range: str = POD_RANGE) -> None:
 
     Raises PermissionError without the right to do so.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"a network namespace cannot be made: {os.strerror(number)}")
+    try:
+        _unshare(_CLONE_NEWNET)
+    except PermissionError:
+        _become_root_of_own()
     _raise_device("lo")
     _add_range("lo:pods", pod_range)
     os.environ[INSIDE] = str(Path("/proc/thread-self/ns/net").stat().st_ino)
+
+
+def _unshare(flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"a network namespace cannot be made: {os.strerror(number)}")
+
+
+def _become_root_of_own() -> None:
+    """A user namespace in which we may make a network namespace, with the same user under the same number."""
+    user, group = os.getuid(), os.getgid()
+    _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+    process = Path("/proc/self")
+    (process / "setgroups").write_text("deny")
+    (process / "uid_map").write_text(f"{user} {user} 1")
+    (process / "gid_map").write_text(f"{group} {group} 1")
 
 
 def run_again_inside() -> None:
