@@ -288,8 +288,9 @@ async def test_connection_pool_limits_reach_the_cluster(bench: Bench) -> None:
     rule = destination_rule(connectionPool=pool)
     await bench.show([rule, virtual_service({"route": [destination()], "retries": {"attempts": 0}})])
     answers = sum(await asyncio.gather(*(bench.send() for _ in range(6))), Counter())
+    # How many come through depends on who finds the one connection open already; without limits all would.
     assert answers["503"] >= 1
-    assert answers["200 10.244.0.1"] >= 2
+    assert answers["200 10.244.0.1"] >= 1
 
 
 async def test_a_share_without_pods_fails_at_once_and_goes_nowhere_else(bench: Bench) -> None:
