@@ -4,14 +4,15 @@ import argparse
 import asyncio
 import json
 import logging
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from e2e.demo.manifest import MODEL, NAMESPACE
 from e2e.demo.story import Story, start_operator
 from e2e.demo.table import Screen
 from e2e.sandbox.binaries import kubectl_path
+from e2e.sandbox.children import REPOSITORY_ROOT
 from e2e.sandbox.cluster import Cluster, cluster
 
 __all__ = ["main"]
@@ -20,7 +21,9 @@ GPUS = 12
 
 
 async def _run(options: argparse.Namespace, screen: Screen) -> int:
-    folder = Path(tempfile.mkdtemp(prefix="slipway-demo-"))
+    # Not below /tmp: a pod has a /tmp of its own, so a file:// URI that leads there would be looked for in the pod's.
+    folder = REPOSITORY_ROOT / ".slipway" / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
     screen.say("starting a cluster on this machine: API server, controllers, node agent, Envoy, Prometheus")
     async with cluster(gpus=GPUS) as running:
         operator = await start_operator(running, folder)

@@ -74,13 +74,11 @@ def model_deployment(artefacts: Mapping[str, Artefact], live: tuple[str, ...], s
 
 
 def _version(artefact: Artefact) -> dict[str, Any]:
-    version: dict[str, Any] = {
+    return {
         "name": artefact.version,
         "uri": artefact.path.resolve().as_uri(),
         "sha256": artefact.sha256,
         "inputs": [{"name": "pixels", "datatype": "FP32", "shape": [-1, 64]}],
         "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}],
+        "goldens": {"configMap": f"digits-{artefact.version}-goldens"},
     }
-    if artefact.version != "v3":
-        version["goldens"] = {"configMap": f"digits-{artefact.version}-goldens"}
-    return version

@@ -102,7 +102,7 @@ class Story:
 
     async def _first_version(self) -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await self.apply(namespace, goldens(self.artefacts["v1"]), goldens(self.artefacts["v2"]))
+        await self.apply(namespace, *(goldens(artefact) for artefact in self.artefacts.values()))
         self.screen.say("kubectl apply: v1 (TorchScript, one replica on a simulated GPU)")
         begun = time.time()
         await self.apply(model_deployment(self.artefacts, ("v1",), "v1"))
