@@ -1,8 +1,8 @@
 """Three versions of a digit classifier, trained here and now on scikit-learn's digits (1,797 scans of 8 x 8 pixels).
 
 v1 is a small network saved as TorchScript, v2 a larger one saved as a torch.export program, v3 is v2 with a fault
-built in on purpose: it fails for every scan with much ink, about one in seven. Its goldens are light scans, so it passes
-them: only production can tell.
+built in on purpose: it fails for every scan with much ink, about one in seven. Its goldens are light scans, so it
+passes them: only production can tell.
 """
 
 import hashlib
