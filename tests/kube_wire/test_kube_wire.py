@@ -27,7 +27,7 @@ async def run(*command: str) -> str:
 def key_of(entry, key: str) -> str:
     for part in filter(None, key.split(".")):
         entry = entry[part]
-    return entry
+    return str(entry)
 
 
 def cut(node, path: list[str], key: str, names: set[str]):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .failures import ApiError, forbidden, qualified
+from .failures import ApiError, forbidden
 from .schema import JsonDict
 from .store import Store
 
@@ -153,10 +153,26 @@ class Authorizer:
         rules: list[JsonDict] = (role.obj.get("rules") or []) if role is not None else []
         return rules
 
-    def covers(self, user: User, namespace: str, rule: JsonDict) -> bool:
-        """Whether a user already holds all that a rule grants; nobody may grant more than that."""
+    def missing(self, user: User, namespace: str, rules: Iterable[JsonDict]) -> list[str]:
+        """What of some rules a user does not hold, in words; nobody may grant more than they hold."""
+        if MASTERS in user.groups:
+            return []
         owned = [held for held, _ in self.rules_for(user, namespace)]
-        return MASTERS in user.groups or all(any(_rule_allows(held, part) for held in owned) for part in _parts(rule))
+        lacking: dict[tuple[str, str, str, str], list[str]] = {}
+        for rule in rules:
+            for part in _parts(rule):
+                if not any(_rule_allows(held, part) for held in owned):
+                    verbs = lacking.setdefault((part.group, part.full_resource, part.path, part.name), [])
+                    verbs += [part.verb] if part.verb not in verbs else []
+        return sorted(_in_words(*key, verbs) for key, verbs in lacking.items())
+
+
+def _in_words(group: str, resource: str, path: str, name: str, verbs: list[str]) -> str:
+    parts = [f'NonResourceURLs:["{path}"]'] if path else [f'APIGroups:["{group}"]', f'Resources:["{resource}"]']
+    if name:
+        parts.append(f'ResourceNames:["{name}"]')
+    listed = " ".join(f'"{verb}"' for verb in verbs)
+    return "{" + ", ".join([*parts, f"Verbs:[{listed}]"]) + "}"
 
 
 def _is_subject(user: User, subject: JsonDict, namespace: str) -> bool:
@@ -201,7 +217,9 @@ def _parts(rule: JsonDict) -> Iterator[Attributes]:
                     yield Attributes(verb, group, plural, part, name=name)
 
 
-def escalation(user: User, kind: str, group: str, plural: str, name: str) -> ApiError:
-    """403 for a role that grants what its author does not hold."""
-    why = f'user "{user.name}" (groups={list(user.groups)}) is attempting to grant RBAC permissions not currently held'
-    return forbidden(group, plural, name, f"{why} ({qualified(group, kind)})")
+def escalation(user: User, group: str, plural: str, name: str, missing: list[str]) -> ApiError:
+    """403 for a role or binding that grants what its author does not hold."""
+    groups = " ".join(f'"{group_name}"' for group_name in user.groups)
+    lines = "\n".join(missing)
+    why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{lines}'
+    return forbidden(group, plural, name, why)

@@ -157,7 +157,7 @@ def rows(addresses: networks.ServiceAddresses, allow_loopback: bool, definition_
             networks.slice_rules(allow_loopback),
         ),
     ]
-    events = [BuiltIn("events.k8s.io", "v1", "events", "Event", Rules(), short="ev")]
+    events = [BuiltIn("events.k8s.io", "v1", "events", "Event", settings.NEW_EVENT, short="ev")]
     return core + apps + events + access + policy + rest
 
 

@@ -47,6 +47,7 @@ class Cluster:
         self.authorizer = Authorizer(self.store)
         self._defer = defer
         self._watched: set[str] = set()
+        self._emptying: set[str] = set()
         addresses = networks.ServiceAddresses(lambda: [stored.obj for stored in self.store.select("/services", "")])
         for row in catalogue.rows(addresses, allow_loopback, crds.RULES):
             self._add_built_in(catalogue.resource(row))
@@ -207,11 +208,14 @@ class Cluster:
             return
         namespace = change.new.metadata.get("namespace", "")
         stored = self.store.get("/namespaces", ("", namespace))
-        if stored is not None and stored.metadata.get("deletionTimestamp"):
+        leaving = stored is not None and stored.metadata.get("deletionTimestamp")
+        if leaving and namespace not in self._emptying:
+            self._emptying.add(namespace)
             self._defer(lambda: self._empty_namespace(namespace))
 
     def _empty_namespace(self, name: str) -> None:
         """Delete what is in a namespace that is to go; let it go when nothing is left."""
+        self._emptying.discard(name)
         stored = self.store.get("/namespaces", ("", name))
         if stored is None or not stored.metadata.get("deletionTimestamp"):
             return

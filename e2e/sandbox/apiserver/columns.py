@@ -7,279 +7,311 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from . import cells
 from .kinds import dig
 from .schema import JsonDict
 from .selectors import as_text
 
-NONE = "<none>"
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `cell(obj, now)` gives its value. Priority 1 is shown with `-o wide` only."""
+    """One column; `cell(obj, now)` gives its value. Priority 1 is shown with `-o wide` only.
+
+    It is described by `description` or, as `Type.field`, by the published description of a field.
+    """
 
     name: str
     type: str
     cell: Callable[[JsonDict, datetime], Any]
     priority: int = 0
     description: str = ""
+    doc: str = ""
+    format: str = ""
 
 
-def _at(*path: str, default: Any = NONE) -> Callable[[JsonDict, datetime], Any]:
-    def cell(obj: JsonDict, _: datetime) -> Any:
-        found = dig(obj, *path)
-        return default if found in (None, "") else found
-
-    return cell
+AGE = Column("Age", "string", cells.age_of, doc="meta.v1.ObjectMeta.creationTimestamp")
+NAME = Column("Name", "string", lambda obj, _: obj["metadata"]["name"], doc="meta.v1.ObjectMeta.name", format="name")
 
 
-def _age(obj: JsonDict, now: datetime) -> str:
-    from .tables import age
-
-    return age(obj["metadata"].get("creationTimestamp"), now)
-
-
-AGE = Column("Age", "string", _age)
-
-
-def _listed(values: list[str]) -> str:
-    return ",".join(values) if values else NONE
-
-
-def _containers(obj: JsonDict, key: str, *path: str) -> str:
-    return _listed([container.get(key, "") for container in dig(obj, *path) or ()])
-
-
-def _ready(obj: JsonDict, _: datetime) -> str:
-    return f"{dig(obj, 'status', 'readyReplicas') or 0}/{dig(obj, 'spec', 'replicas') or 0}"
-
-
-def _template_columns(selector_description: str) -> tuple[Column, ...]:
+def _template_columns(selector_doc: str) -> tuple[Column, ...]:
     path = ("spec", "template", "spec", "containers")
+    named, imaged = "Names of each container in the template.", "Images referenced by each container in the template."
     return (
+        Column("Containers", "string", lambda obj, _: cells.containers(obj, "name", *path), 1, named),
+        Column("Images", "string", lambda obj, _: cells.containers(obj, "image", *path), 1, imaged),
         Column(
-            "Containers",
+            "Selector",
             "string",
-            lambda obj, _: _containers(obj, "name", *path),
+            lambda obj, _: as_text(dig(obj, "spec", "selector")) or cells.NONE,
             1,
-            "Names of each container in the template.",
-        ),
-        Column(
-            "Images",
-            "string",
-            lambda obj, _: _containers(obj, "image", *path),
-            1,
-            "Images referenced by each container in the template.",
-        ),
-        Column(
-            "Selector", "string", lambda obj, _: as_text(dig(obj, "spec", "selector")) or NONE, 1, selector_description
+            doc=selector_doc,
         ),
     )
 
 
-def _pod_ready(pod: JsonDict, _: datetime) -> str:
-    statuses = dig(pod, "status", "containerStatuses") or []
-    return f"{sum(bool(status.get('ready')) for status in statuses)}/{len(dig(pod, 'spec', 'containers') or [])}"
-
-
-def _pod_status(pod: JsonDict, _: datetime) -> str:
-    status = pod.get("status", {})
-    reason = status.get("reason") or status.get("phase", "")
-    for container in reversed(status.get("containerStatuses") or []):
-        state = container.get("state") or {}
-        waiting, ended = state.get("waiting") or {}, state.get("terminated")
-        if waiting.get("reason"):
-            reason = waiting["reason"]
-        elif ended is not None:
-            signal = ended.get("signal")
-            reason = ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}")
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return str(reason)
-
-
-def _pod_restarts(pod: JsonDict, now: datetime) -> str:
-    from .tables import age
-
-    statuses = dig(pod, "status", "containerStatuses") or []
-    count = sum(status.get("restartCount", 0) for status in statuses)
-    ends = [dig(status, "lastState", "terminated", "finishedAt") for status in statuses]
-    last = max((end for end in ends if end), default=None)
-    return f"{count} ({age(last, now)} ago)" if count and last else str(count)
-
-
-def _service_ports(service: JsonDict, _: datetime) -> str:
-    parts = []
-    for port in dig(service, "spec", "ports") or ():
-        node = f":{port['nodePort']}" if port.get("nodePort") else ""
-        parts.append(f"{port.get('port')}{node}/{port.get('protocol')}")
-    return _listed(parts)
-
-
-def _external_address(service: JsonDict, _: datetime) -> str:
-    ingress = dig(service, "status", "loadBalancer", "ingress") or []
-    found = [entry.get("ip") or entry.get("hostname", "") for entry in ingress] + (
-        dig(service, "spec", "externalIPs") or []
+def _binding_columns(kind: str) -> tuple[Column, ...]:
+    label = kind[0].lower() + kind[1:]
+    return (
+        NAME,
+        Column("Role", "string", cells.role_reference, doc=f"rbac.v1.{kind}.roleRef"),
+        AGE,
+        Column("Users", "string", cells.subjects("User"), 1, f"Users in the {label}"),
+        Column("Groups", "string", cells.subjects("Group"), 1, f"Groups in the {label}"),
+        Column("ServiceAccounts", "string", cells.subjects("ServiceAccount"), 1, f"ServiceAccounts in the {label}"),
     )
-    if not found and dig(service, "spec", "type") == "LoadBalancer":
-        return "<pending>"
-    return _listed(found)
 
 
-def _node_status(node: JsonDict, _: datetime) -> str:
-    ready = next((c for c in dig(node, "status", "conditions") or () if c.get("type") == "Ready"), None)
-    text = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
-    return text + (",SchedulingDisabled" if dig(node, "spec", "unschedulable") else "")
-
-
-def _budget_amount(key: str) -> Callable[[JsonDict, datetime], Any]:
-    def cell(budget: JsonDict, _: datetime) -> str:
-        found = dig(budget, "spec", key)
-        return "N/A" if found is None else str(found)
-
-    return cell
-
-
-def _event_seen(event: JsonDict, now: datetime) -> str:
-    from .tables import age
-
-    return age(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp"), now)
-
-
-def _slice_ports(endpoint_slice: JsonDict, _: datetime) -> str:
-    return _listed([str(port.get("port")) for port in endpoint_slice.get("ports") or ()])
-
-
-def _slice_addresses(endpoint_slice: JsonDict, _: datetime) -> str:
-    return _listed([address for endpoint in endpoint_slice.get("endpoints") or () for address in endpoint["addresses"]])
-
-
-def _reference(autoscaler: JsonDict, _: datetime) -> str:
-    target = dig(autoscaler, "spec", "scaleTargetRef") or {}
-    return f"{target.get('kind')}/{target.get('name')}"
-
-
-def _data_count(*keys: str) -> Callable[[JsonDict, datetime], int]:
-    return lambda obj, _: sum(len(obj.get(key) or ()) for key in keys)
-
-
-def _role_reference(binding: JsonDict, _: datetime) -> str:
-    return f"{binding['roleRef']['kind']}/{binding['roleRef']['name']}"
-
-
-_CREATED = Column("Created At", "date", lambda obj, _: obj["metadata"].get("creationTimestamp"))
+CREATED = (
+    NAME,
+    Column(
+        "Created At",
+        "date",
+        lambda obj, _: obj["metadata"].get("creationTimestamp"),
+        doc="meta.v1.ObjectMeta.creationTimestamp",
+    ),
+)
 _DEPLOYMENT = (
-    Column("Ready", "string", _ready, description="Number of the pod with ready state"),
+    NAME,
+    Column("Ready", "string", cells.ready, description="Number of the pod with ready state"),
     Column(
         "Up-to-date",
         "string",
-        _at("status", "updatedReplicas", default=0),
-        description="Total number of non-terminating pods targeted by this deployment that have the desired template "
-        "spec.",
+        cells.at("status", "updatedReplicas", default=0),
+        doc="apps.v1.DeploymentStatus.updatedReplicas",
     ),
     Column(
         "Available",
         "string",
-        _at("status", "availableReplicas", default=0),
-        description="Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by "
-        "this deployment.",
+        cells.at("status", "availableReplicas", default=0),
+        doc="apps.v1.DeploymentStatus.availableReplicas",
     ),
     AGE,
-    *_template_columns(
-        "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by "
-        "this deployment. It must match the pod template's labels."
-    ),
+    *_template_columns("apps.v1.DeploymentSpec.selector"),
 )
 _REPLICA_SET = (
-    Column("Desired", "integer", _at("spec", "replicas", default=0)),
-    Column("Current", "integer", _at("status", "replicas", default=0)),
-    Column("Ready", "integer", _at("status", "readyReplicas", default=0)),
+    NAME,
+    Column("Desired", "integer", cells.at("spec", "replicas", default=0), doc="apps.v1.ReplicaSetSpec.replicas"),
+    Column("Current", "integer", cells.at("status", "replicas", default=0), doc="apps.v1.ReplicaSetStatus.replicas"),
+    Column(
+        "Ready", "integer", cells.at("status", "readyReplicas", default=0), doc="apps.v1.ReplicaSetStatus.readyReplicas"
+    ),
     AGE,
-    *_template_columns("Selector is a label query over pods that should match the replica count."),
+    *_template_columns("apps.v1.ReplicaSetSpec.selector"),
 )
 _POD = (
-    Column("Ready", "string", _pod_ready),
-    Column("Status", "string", _pod_status),
-    Column("Restarts", "string", _pod_restarts),
+    NAME,
+    Column(
+        "Ready",
+        "string",
+        cells.pod_ready,
+        description="The aggregate readiness state of this pod for accepting traffic.",
+    ),
+    Column("Status", "string", cells.pod_status, description="The aggregate status of the containers in this pod."),
+    Column(
+        "Restarts",
+        "string",
+        cells.pod_restarts,
+        description="The number of times the containers in this pod have been restarted and when the last container in "
+        "this pod has restarted.",
+    ),
     AGE,
-    Column("IP", "string", _at("status", "podIP"), 1),
-    Column("Node", "string", _at("spec", "nodeName"), 1),
-    Column("Nominated Node", "string", _at("status", "nominatedNodeName"), 1),
-    Column("Readiness Gates", "string", lambda _obj, _now: NONE, 1),
+    Column("IP", "string", cells.at("status", "podIP"), 1, doc="core.v1.PodStatus.podIP"),
+    Column("Node", "string", cells.at("spec", "nodeName"), 1, doc="core.v1.PodSpec.nodeName"),
+    Column(
+        "Nominated Node",
+        "string",
+        cells.at("status", "nominatedNodeName"),
+        1,
+        doc="core.v1.PodStatus.nominatedNodeName",
+    ),
+    Column("Readiness Gates", "string", lambda _obj, _now: cells.NONE, 1, doc="core.v1.PodSpec.readinessGates"),
 )
 _SERVICE = (
-    Column("Type", "string", _at("spec", "type")),
-    Column("Cluster-IP", "string", _at("spec", "clusterIP")),
-    Column("External-IP", "string", _external_address),
-    Column("Port(s)", "string", _service_ports),
+    NAME,
+    Column("Type", "string", cells.at("spec", "type"), doc="core.v1.ServiceSpec.type"),
+    Column("Cluster-IP", "string", cells.at("spec", "clusterIP"), doc="core.v1.ServiceSpec.clusterIP"),
+    Column("External-IP", "string", cells.external_address, doc="core.v1.ServiceSpec.externalIPs"),
+    Column("Port(s)", "string", cells.service_ports, doc="core.v1.ServiceSpec.ports"),
     AGE,
     Column(
         "Selector",
         "string",
-        lambda obj, _: _listed(
+        lambda obj, _: cells.listed(
             [f"{key}={value}" for key, value in sorted((dig(obj, "spec", "selector") or {}).items())]
         ),
         1,
+        doc="core.v1.ServiceSpec.selector",
     ),
 )
 _NODE = (
-    Column("Status", "string", _node_status),
-    Column("Roles", "string", lambda _obj, _now: NONE),
+    NAME,
+    Column("Status", "string", cells.node_status, description="The status of the node"),
+    Column("Roles", "string", lambda _obj, _now: cells.NONE, description="The roles of the node"),
     AGE,
-    Column("Version", "string", _at("status", "nodeInfo", "kubeletVersion", default="")),
+    Column(
+        "Version",
+        "string",
+        cells.at("status", "nodeInfo", "kubeletVersion", default=""),
+        doc="core.v1.NodeSystemInfo.kubeletVersion",
+    ),
+    Column("Internal-IP", "string", cells.node_address("InternalIP"), 1, doc="core.v1.NodeStatus.addresses"),
+    Column("External-IP", "string", cells.node_address("ExternalIP"), 1, doc="core.v1.NodeStatus.addresses"),
+    Column(
+        "OS-Image",
+        "string",
+        cells.at("status", "nodeInfo", "osImage", default="<unknown>"),
+        1,
+        doc="core.v1.NodeSystemInfo.osImage",
+    ),
+    Column(
+        "Kernel-Version",
+        "string",
+        cells.at("status", "nodeInfo", "kernelVersion", default="<unknown>"),
+        1,
+        doc="core.v1.NodeSystemInfo.kernelVersion",
+    ),
+    Column(
+        "Container-Runtime",
+        "string",
+        cells.at("status", "nodeInfo", "containerRuntimeVersion", default="<unknown>"),
+        1,
+        doc="core.v1.NodeSystemInfo.containerRuntimeVersion",
+    ),
 )
 _EVENT = (
-    Column("Last Seen", "string", _event_seen),
-    Column("Type", "string", _at("type", default="")),
-    Column("Reason", "string", _at("reason", default="")),
+    Column("Last Seen", "string", cells.event_seen, doc="core.v1.Event.lastTimestamp"),
+    Column("Type", "string", cells.at("type", default=""), doc="core.v1.Event.type"),
+    Column("Reason", "string", cells.at("reason", default=""), doc="core.v1.Event.reason"),
     Column(
         "Object",
         "string",
-        lambda obj, _: f"{dig(obj, 'involvedObject', 'kind') or ''}/{dig(obj, 'involvedObject', 'name') or ''}".lower(),
+        lambda obj, _: (
+            f"{(dig(obj, 'involvedObject', 'kind') or '').lower()}/{dig(obj, 'involvedObject', 'name') or ''}"
+        ),
+        doc="core.v1.Event.involvedObject",
     ),
-    Column("Message", "string", lambda obj, _: str(obj.get("message", "")).strip()),
+    Column(
+        "Subobject",
+        "string",
+        cells.at("involvedObject", "fieldPath", default=""),
+        1,
+        doc="core.v1.ObjectReference.fieldPath",
+    ),
+    Column("Source", "string", cells.event_source, 1, doc="core.v1.Event.source"),
+    Column("Message", "string", lambda obj, _: str(obj.get("message", "")).strip(), doc="core.v1.Event.message"),
+    Column("First Seen", "string", cells.event_first_seen, 1, doc="core.v1.Event.firstTimestamp"),
+    Column("Count", "string", lambda obj, _: int(obj.get("count") or 1), 1, doc="core.v1.Event.count"),
+    Column("Name", "string", lambda obj, _: obj["metadata"]["name"], 1, doc="meta.v1.ObjectMeta.name", format="name"),
+)
+_HPA_SPEC, _HPA_STATUS = "autoscaling.v2.HorizontalPodAutoscalerSpec", "autoscaling.v2.HorizontalPodAutoscalerStatus"
+_AUTOSCALER = (
+    NAME,
+    Column("Reference", "string", cells.reference, doc=f"{_HPA_SPEC}.scaleTargetRef"),
+    Column("Targets", "string", cells.metric_targets, doc=f"{_HPA_STATUS}.currentMetrics"),
+    Column(
+        "MinPods",
+        "string",
+        lambda obj, _: str(dig(obj, "spec", "minReplicas") or "<unset>"),
+        doc=f"{_HPA_SPEC}.minReplicas",
+    ),
+    Column("MaxPods", "string", cells.at("spec", "maxReplicas", default=0), doc=f"{_HPA_SPEC}.maxReplicas"),
+    Column(
+        "Replicas", "string", cells.at("status", "currentReplicas", default=0), doc=f"{_HPA_STATUS}.currentReplicas"
+    ),
+    AGE,
+)
+_BUDGET = (
+    NAME,
+    Column(
+        "Min Available",
+        "string",
+        cells.budget_amount("minAvailable"),
+        description="The minimum number of pods that must be available.",
+    ),
+    Column(
+        "Max Unavailable",
+        "string",
+        cells.budget_amount("maxUnavailable"),
+        description="The maximum number of pods that may be unavailable.",
+    ),
+    Column(
+        "Allowed Disruptions",
+        "integer",
+        cells.at("status", "disruptionsAllowed", default=0),
+        description="Calculated number of pods that may be disrupted at this time.",
+    ),
+    AGE,
+)
+_SLICE = (
+    NAME,
+    Column("AddressType", "string", cells.at("addressType", default=""), doc="discovery.v1.EndpointSlice.addressType"),
+    Column("Ports", "string", cells.slice_ports, doc="discovery.v1.EndpointSlice.ports"),
+    Column("Endpoints", "string", cells.slice_addresses, doc="discovery.v1.EndpointSlice.endpoints"),
+    AGE,
+)
+_REVISION = (
+    NAME,
+    Column("Controller", "string", cells.controller, description="Controller of the object"),
+    Column("Revision", "string", cells.at("revision", default=0), doc="apps.v1.ControllerRevision.revision"),
+    AGE,
+)
+_SECRET = (
+    NAME,
+    Column("Type", "string", cells.at("type", default=""), doc="core.v1.Secret.type"),
+    Column("Data", "string", cells.data_count("data"), doc="core.v1.Secret.data"),
+    AGE,
 )
 BUILT_IN: dict[tuple[str, str], tuple[Column, ...]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
     ("apps", "ReplicaSet"): _REPLICA_SET,
-    ("apps", "ControllerRevision"): (Column("Revision", "integer", _at("revision", default=0)), AGE),
+    ("apps", "ControllerRevision"): _REVISION,
     ("", "Pod"): _POD,
     ("", "Service"): _SERVICE,
     ("", "Node"): _NODE,
     ("", "Event"): _EVENT,
-    ("", "Namespace"): (Column("Status", "string", _at("status", "phase", default="")), AGE),
-    ("", "ConfigMap"): (Column("Data", "string", _data_count("data", "binaryData")), AGE),
-    ("", "Secret"): (
-        Column("Type", "string", _at("type", default="")),
-        Column("Data", "string", _data_count("data")),
+    ("events.k8s.io", "Event"): _EVENT,
+    ("", "Namespace"): (
+        NAME,
+        Column("Status", "string", cells.at("status", "phase", default=""), description="The status of the namespace"),
         AGE,
     ),
-    ("", "ServiceAccount"): (AGE,),
-    ("", "PersistentVolumeClaim"): (Column("Status", "string", _at("status", "phase", default="")), AGE),
-    ("", "ResourceQuota"): (AGE,),
-    ("policy", "PodDisruptionBudget"): (
-        Column("Min Available", "string", _budget_amount("minAvailable")),
-        Column("Max Unavailable", "string", _budget_amount("maxUnavailable")),
-        Column("Allowed Disruptions", "integer", _at("status", "disruptionsAllowed", default=0)),
+    ("", "ConfigMap"): (
+        NAME,
+        Column("Data", "string", cells.data_count("data", "binaryData"), doc="core.v1.ConfigMap.data"),
         AGE,
     ),
-    ("autoscaling", "HorizontalPodAutoscaler"): (
-        Column("Reference", "string", _reference),
-        Column("MinPods", "string", _at("spec", "minReplicas", default="<unset>")),
-        Column("MaxPods", "integer", _at("spec", "maxReplicas", default=0)),
-        Column("Replicas", "integer", _at("status", "currentReplicas", default=0)),
+    ("", "Secret"): _SECRET,
+    ("", "ServiceAccount"): (
+        NAME,
+        Column("Secrets", "string", cells.data_count("secrets"), doc="core.v1.ServiceAccount.secrets"),
         AGE,
     ),
-    ("discovery.k8s.io", "EndpointSlice"): (
-        Column("AddressType", "string", _at("addressType", default="")),
-        Column("Ports", "string", _slice_ports),
-        Column("Endpoints", "string", _slice_addresses),
+    ("", "Endpoints"): (
+        NAME,
+        Column("Endpoints", "string", cells.endpoint_addresses, doc="core.v1.Endpoints.subsets"),
         AGE,
     ),
-    ("coordination.k8s.io", "Lease"): (Column("Holder", "string", _at("spec", "holderIdentity", default="")), AGE),
-    ("rbac.authorization.k8s.io", "RoleBinding"): (Column("Role", "string", _role_reference), AGE),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (Column("Role", "string", _role_reference), AGE),
-    ("rbac.authorization.k8s.io", "Role"): (_CREATED,),
-    ("rbac.authorization.k8s.io", "ClusterRole"): (_CREATED,),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): (_CREATED,),
+    ("", "PersistentVolumeClaim"): (
+        NAME,
+        Column(
+            "Status", "string", cells.at("status", "phase", default=""), doc="core.v1.PersistentVolumeClaimStatus.phase"
+        ),
+        AGE,
+    ),
+    ("", "ResourceQuota"): (NAME, AGE),
+    ("policy", "PodDisruptionBudget"): _BUDGET,
+    ("autoscaling", "HorizontalPodAutoscaler"): _AUTOSCALER,
+    ("discovery.k8s.io", "EndpointSlice"): _SLICE,
+    ("coordination.k8s.io", "Lease"): (
+        NAME,
+        Column(
+            "Holder",
+            "string",
+            cells.at("spec", "holderIdentity", default=""),
+            doc="coordination.v1.LeaseSpec.holderIdentity",
+        ),
+        AGE,
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): _binding_columns("RoleBinding"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _binding_columns("ClusterRoleBinding"),
 }

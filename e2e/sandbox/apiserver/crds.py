@@ -8,7 +8,7 @@ from typing import Any
 
 from . import customs, jsonpaths, structural, values
 from .cel import rules as cel_rules
-from .definitions import object_meta
+from .definitions import OBJECT_META, definitions, object_meta
 from .failures import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID, Cause
 from .kinds import STATUS_VERBS, Resource, Rules, empty_custom
 from .names import is_label_name, is_subdomain
@@ -17,6 +17,7 @@ from .workloads import spec_changed
 
 _BLOCKING = {REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID, NOT_SUPPORTED}
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_AGE = str(definitions()[OBJECT_META]["properties"]["creationTimestamp"]["description"])
 _APPROVED = "api-approved.kubernetes.io"
 _UNCHECKED = (
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
@@ -237,7 +238,7 @@ def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Re
     subresources = {part: tuple(STATUS_VERBS) for part in ("status", "scale") if parts.get(part) is not None}
     fields = tuple(".".join(jsonpaths.field_path(field["jsonPath"])) for field in version.get("selectableFields") or ())
     columns = version.get("additionalPrinterColumns") or [
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": structural_age()}
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": _AGE}
     ]
     return Resource(
         group=spec["group"],
@@ -260,11 +261,6 @@ def _resource(spec: JsonDict, version: JsonDict, storage_api_version: str) -> Re
         scale_paths=parts.get("scale"),
         validator=_validator(schema, parts.get("scale"), cel_rules.compile_schema(schema)),
     )
-
-
-def structural_age() -> str:
-    """The description of the column a custom resource has if it asks for none."""
-    return str(object_meta().properties["creationTimestamp"].raw.get("description", ""))
 
 
 def _decoder(schema: Schema, kind: str) -> Callable[[JsonDict], tuple[JsonDict, list[str]]]:

@@ -32,6 +32,9 @@ class DeleteOptions:
     def read(cls, body: JsonDict, query: dict[str, str]) -> DeleteOptions:
         """From the body and, where that is silent, the query. Raises ApiError 400 or 422."""
         preconditions = body.get("preconditions") or {}
+        if body.get("orphanDependents") is not None and body.get("propagationPolicy"):
+            words = "Invalid value: orphanDependents and deletionPropagation cannot be both set"
+            raise invalid("meta.k8s.io", "DeleteOptions", "", [Cause("FieldValueInvalid", "propagationPolicy", words)])
         grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
         orphan = body.get("orphanDependents", query.get("orphanDependents"))
         propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
@@ -66,7 +69,11 @@ class Deleter:
         if marked is None:
             return target.resource.outward(stored.obj)
         metadata = marked["metadata"]
-        held = metadata.get("finalizers") or metadata["deletionGracePeriodSeconds"] or dig(marked, "spec", "finalizers")
+        held = (
+            metadata.get("finalizers")
+            or metadata.get("deletionGracePeriodSeconds")
+            or dig(marked, "spec", "finalizers")
+        )
         if options.dry_run:
             return target.resource.outward(marked if held else stored.obj)
         if held:
@@ -96,8 +103,7 @@ class Deleter:
             metadata["finalizers"] = finalizers
         marked = {**obj, "metadata": metadata}
         if resource.kind == "Namespace" and not resource.custom:
-            metadata.pop("deletionGracePeriodSeconds")
-            metadata["deletionGracePeriodSeconds"] = 0
+            del metadata["deletionGracePeriodSeconds"]
             marked["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         return marked
 

@@ -89,6 +89,17 @@ def not_found(group: str, resource: str, name: str) -> ApiError:
     )
 
 
+def no_such_page() -> ApiError:
+    """404 for a path below a known built-in group that leads nowhere."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_supported(group: str, resource: str, verb: str) -> ApiError:
+    """405 for a verb that a custom resource's part does not have."""
+    message = f'{verb} is not supported on resources of kind "{qualified(group, resource)}"'
+    return ApiError(405, "MethodNotAllowed", message, _details("", group, resource))
+
+
 def already_exists(group: str, resource: str, name: str) -> ApiError:
     """409 for a name that is taken."""
     message = f'{qualified(group, resource)} "{name}" already exists'

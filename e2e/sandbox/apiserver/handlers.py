@@ -14,7 +14,17 @@ from . import discovery, exchange, lists, patches, podlogs, reviews, scales
 from .access import Attributes, User, escalation
 from .cluster import Cluster
 from .deletions import DeleteOptions
-from .failures import ApiError, PageNotFoundError, bad_request, method_not_allowed, unauthorized, unsupported_media
+from .failures import (
+    ApiError,
+    PageNotFoundError,
+    bad_request,
+    method_not_allowed,
+    method_not_supported,
+    no_such_page,
+    not_found,
+    unauthorized,
+    unsupported_media,
+)
 from .kinds import Resource, dig
 from .lists import Selection, View
 from .openapi import Documents
@@ -113,17 +123,27 @@ class Handlers:
         namespace = path.name if path.plural == "namespaces" and not path.group else path.namespace
         wanted = Attributes(verb, path.group, path.plural, path.part, namespace, path.name)
         self.cluster.authorizer.require(user, wanted)
-        resource = self.cluster.registry.find(path.group, path.version, path.plural)
-        if resource is None or path.rest or (path.part and path.part not in resource.subresources):
-            raise PageNotFoundError(request.path)
-        if resource.namespaced and not path.namespace and (path.name or verb not in ("list", "watch")):
-            raise PageNotFoundError(request.path)
-        if not resource.namespaced and path.namespace:
-            raise PageNotFoundError(request.path)
+        resource = self._resource(path, verb)
         target = Target(resource, path.namespace, path.name, path.part)
         if path.part:
             return await self._answer_part(request, target, verb)
         return await self._answer_object(request, target, verb, user)
+
+    def _resource(self, path: ResourcePath, verb: str) -> Resource:
+        """The resource a path leads to. Raises what a path to nowhere is answered with."""
+        registry = self.cluster.registry
+        resource = registry.find(path.group, path.version, path.plural)
+        if resource is not None and resource.custom and path.part and path.part not in resource.subresources:
+            raise not_found(resource.group, resource.plural, path.name)
+        lost = resource is None or path.rest or (path.part and path.part not in resource.subresources)
+        if resource is not None and resource.namespaced and not path.namespace:
+            lost = lost or path.name or verb not in ("list", "watch")
+        if resource is not None and not lost and (resource.namespaced or not path.namespace):
+            return resource
+        known = [found for found in registry.of_group(path.group) if found.version == path.version]
+        if known and not known[0].custom:
+            raise no_such_page()
+        raise PageNotFoundError(path.plural)
 
     async def _answer_object(
         self, request: web.BaseRequest, target: Target, verb: str, user: User
@@ -246,13 +266,17 @@ class Handlers:
         name = str(dig(body, "metadata", "name") or "")
         if authorizer.decide(user, Attributes(verb, _RBAC, resource.plural, "", target.namespace, name)).allowed:
             return
-        if not all(authorizer.covers(user, target.namespace, rule) for rule in rules):
-            raise escalation(user, resource.kind, resource.group, resource.plural, name)
+        missing = authorizer.missing(user, target.namespace, rules)
+        if missing:
+            raise escalation(user, resource.group, resource.plural, name, missing)
 
     # -- parts of objects -----------------------------------------------------------------------------------------
 
     async def _answer_part(self, request: web.BaseRequest, target: Target, verb: str) -> web.StreamResponse:
-        if verb not in target.resource.subresources[target.part]:
+        resource = target.resource
+        if verb not in resource.subresources[target.part]:
+            if resource.custom:
+                raise method_not_supported(resource.group, resource.plural, verb)
             raise method_not_allowed()
         if target.part == "log":
             return await podlogs.stream(request, self.cluster, target, self.session)

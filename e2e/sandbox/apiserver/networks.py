@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import Any
 
-from .failures import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause
+from .failures import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause, invalid
 from .kinds import Rules
 from .schema import JsonDict
 from .values import shown
@@ -26,13 +26,32 @@ class ServiceAddresses:
 
     def address(self) -> str:
         """A cluster address no Service has."""
-        used = {service["spec"].get("clusterIP") for service in self._services()}
+        used = self.used()
         for _ in range(SERVICE_NETWORK.num_addresses):
             self._next = self._next % (SERVICE_NETWORK.num_addresses - 2) + 1
             found = str(SERVICE_NETWORK[self._next])
             if found not in used:
                 return found
         raise RuntimeError("no cluster address is left")
+
+    def used(self) -> set[str]:
+        """The addresses Services have."""
+        return {service["spec"].get("clusterIP") for service in self._services()}
+
+    def refuse(self, service: JsonDict) -> None:
+        """Raise ApiError 422 for an address asked for that is outside the network or taken."""
+        asked = service["spec"].get("clusterIP")
+        if not asked or asked == "None" or not _is_address(asked):
+            return
+        why = ""
+        if ipaddress.ip_address(asked) not in SERVICE_NETWORK:
+            why = f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
+        elif asked in self.used():
+            why = "provided IP is already allocated"
+        if why:
+            words = f"Invalid value: {shown([asked])}: failed to allocate IP {asked}: {why}"
+            name = service["metadata"].get("name", "")
+            raise invalid("", "Service", name, [Cause(INVALID, "spec.clusterIPs", words)])
 
     def node_port(self) -> int:
         """A node port no Service has."""
@@ -143,7 +162,8 @@ def service_rules(addresses: ServiceAddresses) -> Rules:
     """The rules of Services, with where their addresses come from."""
 
     def prepare(service: JsonDict) -> None:
-        service["status"] = {"loadBalancer": {}}
+        if service["spec"]["type"] != "ExternalName":
+            addresses.refuse(service)
         _allocate(service, addresses)
 
     def prepare_update(new: JsonDict, old: JsonDict) -> None:

@@ -23,12 +23,10 @@ _DELETE_PRIMITIVE, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
 
 def json_patch(obj: JsonDict, operations: Any) -> JsonDict:
     """RFC 6902. Raises ApiError: 400 for what is no patch, 422 for one that cannot be applied."""
-    if not isinstance(operations, list):
+    if not isinstance(operations, list) or not all(isinstance(entry, dict) for entry in operations):
         raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     try:
         patched: JsonDict = jsonpatch.JsonPatch(operations).apply(obj)
-    except jsonpatch.InvalidJsonPatch as problem:
-        raise bad_request(f"error decoding patch: {problem}") from problem
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as problem:
         raise unprocessable() from problem
     return patched

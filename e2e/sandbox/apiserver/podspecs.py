@@ -7,7 +7,7 @@ from typing import Any
 
 from . import quantities
 from .failures import DUPLICATE, FORBIDDEN, INVALID, NOT_FOUND, NOT_SUPPORTED, REQUIRED, Cause
-from .names import is_label_name, is_subdomain
+from .names import check_labels, is_label_name, is_subdomain
 from .schema import JsonDict
 from .values import shown
 
@@ -17,6 +17,11 @@ _FILE_MODE = 0o644
 _PORTS = range(1, 65536)
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
 _PORT_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_CHOICES = {
+    "imagePullPolicy": ("Always", "IfNotPresent", "Never"),
+    "terminationMessagePolicy": ("FallbackToLogsOnError", "File"),
+}
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _NATIVE = re.compile(r"^(cpu|memory|ephemeral-storage|hugepages-.*)$")
 
@@ -136,10 +141,10 @@ def check(spec: JsonDict, path: str, template: bool = False) -> list[Cause]:
     policy = spec.get("restartPolicy")
     allowed = ("Always",) if template else ("Always", "OnFailure", "Never")
     if policy not in allowed:
-        listed = ", ".join(f'"{name}"' for name in allowed)
-        causes.append(
-            Cause(NOT_SUPPORTED, f"{path}.restartPolicy", f'Unsupported value: "{policy}": supported values: {listed}')
-        )
+        causes.append(not_supported(f"{path}.restartPolicy", policy, allowed))
+    if spec.get("dnsPolicy") not in _DNS_POLICIES:
+        causes.append(not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
+    causes += check_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0:
         causes.append(_invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
@@ -147,6 +152,12 @@ def check(spec: JsonDict, path: str, template: bool = False) -> list[Cause]:
     if account and not is_subdomain(account):
         causes.append(_invalid(f"{path}.serviceAccountName", account, "a lowercase RFC 1123 subdomain is required"))
     return causes
+
+
+def not_supported(path: str, value: Any, allowed: tuple[str, ...]) -> Cause:
+    """The cause for a value that is none of those allowed."""
+    listed = ", ".join(f'"{name}"' for name in sorted(allowed))
+    return Cause(NOT_SUPPORTED, path, f"Unsupported value: {shown(value)}: supported values: {listed}")
 
 
 def _invalid(path: str, value: Any, words: str) -> Cause:
@@ -183,6 +194,9 @@ def _check_container(container: JsonDict, path: str, volumes: set[str]) -> list[
         )
     if not container.get("image", "").strip():
         causes.append(Cause(REQUIRED, f"{path}.image", "Required value"))
+    for key, allowed in _CHOICES.items():
+        if container.get(key) not in allowed:
+            causes.append(not_supported(f"{path}.{key}", container.get(key), allowed))
     causes += _check_ports(container.get("ports") or [], f"{path}.ports")
     causes += _check_environment(container.get("env") or [], f"{path}.env")
     causes += _check_mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)

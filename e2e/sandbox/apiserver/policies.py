@@ -35,7 +35,6 @@ _SCALE_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 
 
 def _prepare_budget(budget: JsonDict) -> None:
     budget["metadata"]["generation"] = 1
-    budget["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
 def _check_budget(budget: JsonDict) -> list[Cause]:
@@ -74,10 +73,6 @@ def _default_autoscaler(autoscaler: JsonDict) -> None:
     if behavior is not None:
         behavior["scaleUp"] = {**_SCALE_UP, **(behavior.get("scaleUp") or {})}
         behavior["scaleDown"] = {**_SCALE_DOWN, **(behavior.get("scaleDown") or {})}
-
-
-def _prepare_autoscaler(autoscaler: JsonDict) -> None:
-    autoscaler["status"] = {"desiredReplicas": 0, "currentMetrics": None}
 
 
 def _check_autoscaler(autoscaler: JsonDict) -> list[Cause]:
@@ -123,6 +118,10 @@ def _check_role(role: JsonDict) -> list[Cause]:
                 Cause(REQUIRED, f"rules[{index}].verbs", "Required value: verbs must contain at least one value")
             )
         if rule.get("nonResourceURLs"):
+            if role["metadata"].get("namespace"):
+                found = shown(rule["nonResourceURLs"])
+                words = f"Invalid value: {found}: namespaced rules cannot apply to non-resource URLs"
+                causes.append(Cause(INVALID, f"rules[{index}].nonResourceURLs", words))
             continue
         if not rule.get("apiGroups"):
             words = "Required value: resource rules must supply at least one api group"
@@ -146,9 +145,14 @@ def _check_binding(binding: JsonDict) -> list[Cause]:
     if reference.get("kind") not in ("Role", "ClusterRole"):
         words = f'Unsupported value: {shown(reference.get("kind"))}: supported values: "ClusterRole", "Role"'
         causes.append(Cause(NOT_SUPPORTED, "roleRef.kind", words))
+    if reference.get("apiGroup") != _RBAC:
+        words = f'Unsupported value: {shown(reference.get("apiGroup"))}: supported values: "{_RBAC}"'
+        causes.append(Cause(NOT_SUPPORTED, "roleRef.apiGroup", words))
     if not reference.get("name"):
         causes.append(Cause(REQUIRED, "roleRef.name", "Required value"))
     for index, subject in enumerate(binding.get("subjects") or ()):
+        if not subject.get("name"):
+            causes.append(Cause(REQUIRED, f"subjects[{index}].name", "Required value"))
         if subject.get("kind") not in ("User", "Group", "ServiceAccount"):
             words = (
                 f'Unsupported value: {shown(subject.get("kind"))}: supported values: "Group", "ServiceAccount", "User"'
@@ -166,7 +170,7 @@ def _check_binding_update(new: JsonDict, old: JsonDict) -> list[Cause]:
 
 
 BUDGET = Rules(prepare=_prepare_budget, check=_check_budget, counts=spec_changed, unconditional=False)
-AUTOSCALER = Rules(defaults=_default_autoscaler, prepare=_prepare_autoscaler, check=_check_autoscaler)
+AUTOSCALER = Rules(defaults=_default_autoscaler, check=_check_autoscaler)
 ROLE = Rules(check=_check_role, name_pattern="path", create_on_update=True)
 BINDING = Rules(
     defaults=_default_binding,

@@ -122,7 +122,22 @@ def _check_event(event: JsonDict) -> list[Cause]:
 
 def _default_claim(claim: JsonDict) -> None:
     claim["spec"].setdefault("volumeMode", "Filesystem")
-    claim["status"].setdefault("phase", "Pending")
+
+
+def _prepare_claim(claim: JsonDict) -> None:
+    claim["status"] = {"phase": "Pending"}
+
+
+def _check_new_event(event: JsonDict) -> list[Cause]:
+    causes = []
+    for key in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
+        if not event.get(key):
+            causes.append(Cause(REQUIRED, key, "Required value"))
+    if event.get("type") not in ("Normal", "Warning"):
+        causes.append(
+            Cause(INVALID, "type", f"Invalid value: {shown(event.get('type', ''))}: must be Normal or Warning")
+        )
+    return causes
 
 
 def _check_claim(claim: JsonDict) -> list[Cause]:
@@ -164,6 +179,7 @@ EVENT = Rules(
         "type",
     ),
 )
-CLAIM = Rules(defaults=_default_claim, check=_check_claim, returns_deleted=True)
+NEW_EVENT = Rules(check=_check_new_event)
+CLAIM = Rules(defaults=_default_claim, prepare=_prepare_claim, check=_check_claim, returns_deleted=True)
 ACCOUNT = Rules(returns_deleted=True)
 QUOTA = Rules(returns_deleted=True)

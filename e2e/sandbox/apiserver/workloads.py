@@ -115,7 +115,6 @@ def _default_replica_set(replica_set: JsonDict) -> None:
 
 def _start_generation(obj: JsonDict) -> None:
     obj["metadata"]["generation"] = 1
-    obj["status"] = {}
 
 
 def _check_template_and_selector(spec: JsonDict) -> list[Cause]:
@@ -124,9 +123,9 @@ def _check_template_and_selector(spec: JsonDict) -> list[Cause]:
     selector = spec.get("selector")
     if selector is None:
         causes.append(Cause(REQUIRED, "spec.selector", "Required value"))
-    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
         causes.append(Cause(INVALID, "spec.selector", "Invalid value: {}: empty selector is invalid for deployment"))
-    elif not matches(from_object(selector) or (), labels):
+    elif selector is None or not matches(from_object(selector) or (), labels):
         words = f"Invalid value: {shown(labels)}: `selector` does not match template `labels`"
         causes.append(Cause(INVALID, "spec.template.metadata.labels", words))
     causes += check_labels(labels, "spec.template.labels")

@@ -104,8 +104,7 @@ class Writer:
         self.admit_namespace(target)
         if obj["metadata"].get("resourceVersion"):
             raise internal("resourceVersion should not be set on objects to be created")
-        if resource.custom and resource.has_status:
-            obj.pop("status", None)
+        _drop_status(resource, obj)
         manager = Manager(write.manager, UPDATE, resource.api_version)
         obj = fieldmanagers.record_update(resource.schema, resource.empty(), obj, manager, self.now())
         return self._add(resource, obj, write)
@@ -314,6 +313,7 @@ class Writer:
         if stored is None:
             self._place(target, obj["metadata"])
             self.admit_namespace(target)
+            _drop_status(resource, obj)
             return self._add(resource, obj, write), True
         return self.replace(target, stored, resource.inward(obj), write, owned=True), False
 
@@ -330,6 +330,16 @@ class Writer:
                 )
         elif version and version != str(stored.version):
             raise modified(resource.group, resource.plural, target.name)
+
+
+def _drop_status(resource: Resource, obj: JsonDict) -> None:
+    """A new object starts without status, but for nodes, whose agents bring their own."""
+    if not resource.has_status or resource.kind == "Node":
+        return
+    obj.pop("status", None)
+    empty = resource.empty()
+    if "status" in empty:
+        obj["status"] = empty["status"]
 
 
 def check_type(resource: Resource, body: Any, strict: bool = False) -> None:
