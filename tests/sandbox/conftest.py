@@ -2,12 +2,14 @@
 
 import secrets
 
+import pytest
 import pytest_asyncio
 
 from e2e.sandbox.cluster import Sandbox
 from tests.sandbox.bench import Bench
 
 GPUS = 4
+LOG_CHARACTERS = 6000
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -15,6 +17,17 @@ async def sandbox():
     """A running sandbox with quick restarts and four simulated GPUs."""
     async with Sandbox(gpus=GPUS, restart_backoff=1.0) as running:
         yield running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Show the end of the sandbox's logs beside a failure."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("sandbox")
+    if report.when == "call" and report.failed and running is not None:
+        for path in sorted((running.kubeconfig.parent / "logs").glob("*.log")):
+            report.sections.append((f"sandbox log {path.name}", path.read_text()[-LOG_CHARACTERS:]))
+    return report
 
 
 @pytest_asyncio.fixture(loop_scope="session")

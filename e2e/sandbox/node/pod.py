@@ -188,13 +188,19 @@ class PodWorker:
                 await write()
                 return
             except ApiError as error:
-                if error.not_found or error.conflict:
+                if error.not_found or (error.conflict and await self._was_replaced()):
                     self.vanish()
                     return
                 log.warning("pod %s: %s", self.context.pod["metadata"]["name"], error)
             except CONNECTION_ERRORS as error:
                 log.info("pod %s: %s", self.context.pod["metadata"]["name"], error)
             await asyncio.sleep(WRITE_RETRY_SECONDS)
+
+    async def _was_replaced(self) -> bool:
+        """Whether the name stands for another pod by now."""
+        meta = self.context.pod["metadata"]
+        found = await self._client.find(PODS, meta["namespace"], meta["name"])
+        return found is None or found["metadata"]["uid"] != meta["uid"]
 
     def status(self) -> Obj:
         """The pod's status at this moment."""
