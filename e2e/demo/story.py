@@ -37,14 +37,20 @@ def rate(seconds: float) -> float:
     return BASE_RATE + (PEAK_RATE - BASE_RATE) * ramp
 
 
-async def start_operator(cluster: Cluster, folder: Path, name: str = "operator") -> Child:
-    """The operator as a process of its own, as it would run in a pod."""
+async def start_operator(
+    cluster: Cluster, folder: Path, *flags: str, name: str = "operator", kubeconfig: Path | None = None
+) -> Child:
+    """The operator as a process of its own, as it would run in a pod; more `flags` win over those given here.
+
+    It has the administrator's rights unless `kubeconfig` gives it others.
+    """
     argv = [
         *(sys.executable, "-m", "slipway.cli", "run"),
         *("--prometheus-url", cluster.prometheus_url, "--http-port", "0", "--tick", "1", "--rate-window", "10"),
         *("--lease-namespace", "default", "--log-format", "json"),
+        *flags,
     ]
-    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    environment = {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}
     return await Child.start(name, argv, folder / "logs", env=environment)
 
 

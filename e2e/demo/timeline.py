@@ -46,6 +46,8 @@ class Timeline:
     """All looks; an operator that is away just gives the same status for longer."""
 
     client: ApiClient
+    path: str = PATH
+    """Of the ModelDeployment in the API."""
     looks: list[Look] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -53,7 +55,7 @@ class Timeline:
         """Look until cancelled."""
         while True:
             try:
-                found = await self.client.request("GET", PATH)
+                found = await self.client.request("GET", self.path)
             except ApiError:
                 found = {}
             self.looks.append(Look(time.time(), dict(found.get("status") or {})))
