@@ -1,6 +1,5 @@
 """The invariants of a rollout over random sequences of events, crashes of the operator among them."""
 
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

@@ -5,12 +5,19 @@ while another one has some; a rising weight never exceeds what the ready replica
 its way back never rises.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slipway.rollout.capacity import Capacity
 
 __all__ = ["Share", "going_back", "moving_up", "standing"]
+
+
+PARTIAL = 0.9
+"""Share of what ready replicas carry that is given to them while there are too few for the goal."""
+LEAST_MOVE = 5
+"""Per cent of traffic that a move short of the goal must bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ def moving_up(stable: Share, candidate: Share, goal: int, capacity: Capacity) ->
         return _split(stable, candidate, 0)
     if stable.ready <= 0:
         return _split(stable, candidate, 100)
-    return _split(stable, candidate, min(goal, capacity.carried(candidate.ready)))
+    return _split(stable, candidate, _within(capacity.carried(candidate.ready), goal, candidate.weight))
 
 
 def going_back(stable: Share, candidate: Share, capacity: Capacity) -> Mapping[str, int]:
@@ -58,6 +65,19 @@ def going_back(stable: Share, candidate: Share, capacity: Capacity) -> Mapping[s
         return _split(stable, candidate, 0)
     rest = 100 - capacity.carried(stable.ready)
     return _split(stable, candidate, min(candidate.weight, max(0, rest)))
+
+
+def _within(carried: int, goal: int, present: int) -> int:
+    """The weight on the way to ``goal`` that ready replicas carry.
+
+    Short of the goal it keeps a distance from what is carried and moves in steps that matter: demand is never still,
+    and a weight that followed each of its small changes would never settle.
+    """
+    if goal <= carried:
+        return goal
+    if present <= carried and PARTIAL * carried < present + LEAST_MOVE:
+        return present
+    return min(goal, math.floor(PARTIAL * carried))
 
 
 def _split(stable: Share, candidate: Share, weight: int) -> Mapping[str, int]:
