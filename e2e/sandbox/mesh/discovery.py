@@ -37,6 +37,8 @@ class Resource:
     sent: int = 0
     confirmed: int = 0
     refused: int = 0
+    subscriptions: int = 0
+    served_subscriptions: int = 0
     dropped: bool = False
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -78,6 +80,16 @@ class DiscoveryServer:
         if resource.confirmed < wanted:
             raise RefusedError(f"Envoy refused its {kind} (version {wanted})")
 
+    def subscriptions(self, kind: str, name: str) -> int:
+        """How often Envoy began to ask for a resource."""
+        return self._resources[kind, name].subscriptions
+
+    async def served_anew(self, kind: str, name: str, before: int) -> None:
+        """Wait until a subscription later than the first `before` ones has its answer in use."""
+        resource = self._resources[kind, name]
+        async with resource.changed:
+            await resource.changed.wait_for(lambda: resource.served_subscriptions > before)
+
     async def drop(self, kind: str, name: str) -> None:
         """Forget a resource that Envoy has no more use for."""
         resource = self._resources.pop((kind, name), None)
@@ -115,6 +127,10 @@ class DiscoveryServer:
 def _note_poll(kind: str, resource: Resource, in_use: int) -> int:
     """Learn from the version Envoy says it uses (0: none); returns the newest that need not be offered again."""
     resource.confirmed = max(resource.confirmed, in_use)
+    if in_use:
+        resource.served_subscriptions = resource.subscriptions
+    else:
+        resource.subscriptions += 1
     # Asking for endpoints from the beginning means a new subscription (its cluster was replaced), no refusal.
     if resource.sent > in_use and (in_use or kind != ENDPOINTS):
         resource.refused = resource.sent

@@ -1,6 +1,7 @@
 """A real Envoy process, kept at the configuration it is given."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Self
@@ -18,6 +19,7 @@ from e2e.sandbox.mesh.translation import MeshConfig
 HOST = "127.0.0.1"
 START_SECONDS = 20.0
 APPLY_SECONDS = 15.0
+REPLACE_SECONDS = 2.0
 DRAIN_SECONDS = 5.0
 """How long a cluster without routes is kept for the requests still under way."""
 
@@ -37,6 +39,7 @@ class EnvoyProxy:
         self._runner: web.AppRunner | None = None
         self._child: Child | None = None
         self._applied = MeshConfig()
+        self._served: dict[str, Json] = {}
         self._lingering: dict[str, Json] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
         self._lock = asyncio.Lock()
@@ -151,19 +154,31 @@ class EnvoyProxy:
         async with self._lock:
             if self._lingering.pop(name, None) is not None:
                 await self._publish_clusters({cluster["name"]: cluster for cluster in self._applied.clusters})
-                await self._discovery.drop(ENDPOINTS, name)
 
     async def _publish_clusters(self, wanted: dict[str, Json]) -> None:
         served = {**self._lingering, **wanted}
-        content = [_with_sources(cluster) for cluster in served.values()]
-        if await self._discovery.publish(CLUSTERS, "", content):
+        # Envoy replaces a cluster that changes; the new one asks for its endpoints anew and serves when it has them.
+        replaced = {
+            name: self._discovery.subscriptions(ENDPOINTS, name)
+            for name, cluster in served.items()
+            if self._served.get(name, cluster) != cluster
+        }
+        if await self._discovery.publish(CLUSTERS, "", [_with_sources(cluster) for cluster in served.values()]):
             await self._discovery.confirmed(CLUSTERS, "")
             # A new cluster takes requests only once it knows its endpoints.
             for name in wanted:
                 await self._discovery.confirmed(ENDPOINTS, name)
-        for cluster in self._applied.clusters:
-            if cluster["name"] not in served:
-                await self._discovery.drop(ENDPOINTS, cluster["name"])
+            await self._replaced(replaced)
+        for name in self._served.keys() - served.keys():
+            await self._discovery.drop(ENDPOINTS, name)
+        self._served = served
+
+    async def _replaced(self, before: dict[str, int]) -> None:
+        # After a refusal Envoy may have replaced some clusters already, and will not do it again.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REPLACE_SECONDS):
+                for name, subscriptions in before.items():
+                    await self._discovery.served_anew(ENDPOINTS, name, subscriptions)
 
     async def _launch(self, discovery_port: int) -> None:
         config = self._work_dir / "bootstrap.json"
