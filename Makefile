@@ -44,8 +44,8 @@ integration: setup ## The operator against the sandbox (or KUBECONFIG, KUBEBUILD
 e2e: setup ## The demo, with assertions
 	$(BIN)/coverage run -m pytest -m e2e -q
 
-generate: setup ## Write the generated files: CRD, API reference
-	$(BIN)/python -m slipway.api.schema
+generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
+	$(BIN)/python -m slipway.cli.pages
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .

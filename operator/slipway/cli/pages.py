@@ -1,0 +1,70 @@
+"""``python -m slipway.cli.pages``: write everything in the repository that is generated from the code.
+
+The CRD, the API reference, the runbook of reasons and the table of the operator's metrics; a test says when one of
+them is out of date.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from slipway.api.reasons import REASONS
+from slipway.api.reference import REFERENCE_PATH, reference_markdown
+from slipway.api.schema import CRD_PATH, crd_yaml
+from slipway.engine import telemetry
+from slipway.scaling.reasons import ScalingReason
+
+__all__ = ["pages"]
+
+_RUNBOOK = """# Runbook
+
+What each reason in a condition, in `status.rollout.reason` or in `status.versions[].reason` means, and what to do.
+`kubectl describe mdep NAME` and `slipway explain NAME` show them. Generated from the code; do not edit.
+
+| Reason | What it means | What to do |
+| --- | --- | --- |
+"""
+_SCALING = """
+## Reasons of scaling decisions
+
+They stand in `status.scaling[].reason` and in the condition `ScalingActive`.
+
+| Reason | What it means |
+| --- | --- |
+"""
+_METRICS = """# Metrics of the operator
+
+Served on `/metrics` beside `/healthz` and `/readyz`. Generated from the code; do not edit.
+
+"""
+
+
+def pages() -> Mapping[Path, str]:
+    """Path in the repository to content, for every generated file."""
+    return {
+        Path(CRD_PATH): crd_yaml(),
+        Path(REFERENCE_PATH): reference_markdown(),
+        Path("docs/runbook.md"): _runbook(),
+        Path("docs/operator-metrics.md"): _METRICS + telemetry.table(),
+    }
+
+
+def _runbook() -> str:
+    reasons = "".join(
+        f"| `{reason}` | {explanation.meaning} | {explanation.remedy or 'Nothing; it passes or is as it should be.'} |\n"
+        for reason, explanation in sorted(REASONS.items())
+    )
+    scaling = "".join(f"| `{reason.value}` | {reason.meaning} |\n" for reason in ScalingReason)
+    return _RUNBOOK + reasons + _SCALING + scaling
+
+
+def _main(arguments: list[str]) -> int:
+    root = Path(arguments[0]) if arguments else Path()
+    for path, text in pages().items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
