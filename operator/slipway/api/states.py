@@ -35,6 +35,7 @@ class Role(StrEnum):
     CANDIDATE = "Candidate"
     PREVIOUS = "Previous"
     RETIRING = "Retiring"
+    EXPERIMENT = "Experiment"
 
 
 class Stage(StrEnum):

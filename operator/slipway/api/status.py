@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from slipway.api.rollout import Strategy
 from slipway.api.scalars import DecimalString
 from slipway.api.states import ActionResult, ConditionType, Outcome, Phase, Role, Stage, Verb, Verdict
 from slipway.api.wire import WireModel, keyed_by
@@ -108,6 +109,8 @@ class VersionStatus(WireModel):
     """Whether the router is to know the revision's subset."""
     subset_at: Timestamp = ""
     """When the router was first seen to agree with subset."""
+    matched: bool = False
+    """Whether the router is to send requests that an experiment's match describes to the revision."""
     verified: str = ""
     """Passed or Failed once signature and goldens were checked."""
     retire_at: Timestamp = ""
@@ -155,6 +158,8 @@ class RolloutStatus(WireModel):
     """Revision that was stable."""
     to_revision: str = ""
     """Revision that is rolled out."""
+    strategy: Strategy = Strategy.CANARY
+    """How traffic moves in this rollout; an edit of the spec holds for the next one."""
     step: int = 0
     """Step, counted from 1; 0 before the first weight."""
     steps: int = 0
@@ -191,6 +196,10 @@ class RolloutStatus(WireModel):
     """How the rollout ended, or is ending."""
     harm_at: Timestamp = ""
     """When harm was found."""
+    step_downs: int = 0
+    """How often the rollout went one step back; each time its evidence begins anew."""
+    stepped_down_for: str = ""
+    """Name of the check that asked for the last step back."""
     reason: str = ""
     """What the rollout waits for, or why it ended."""
     message: str = ""
@@ -298,6 +307,8 @@ class Action(WireModel):
     """Who asks."""
     reason: str = Field(default="", max_length=1024)
     """Why."""
+    rollout: str = Field(default="", max_length=64)
+    """The rollout that is meant; a request that reaches another one is refused. Empty means whichever is under way."""
 
 
 class LastAction(WireModel):
@@ -367,6 +378,8 @@ class ModelDeploymentStatus(WireModel):
     """A request by people or pipelines; never written by the operator."""
     last_action: LastAction = LastAction()
     """The operator's answer, once per id."""
+    answered: tuple[str, ...] = Field(default=(), max_length=20)
+    """Identities of the last requests answered, so that a late copy of one does nothing."""
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16, json_schema_extra=keyed_by("type"))
     """Conditions with observedGeneration, reason and message."""
 
