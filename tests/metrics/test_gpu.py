@@ -128,3 +128,12 @@ async def test_the_exporters_own_pod_is_no_user():
     )
     metrics = await revision(alive("p-0"), nobody, busy("p-0", 3.0))
     assert metrics.gpu_source == "executor-busy"
+
+
+async def test_a_gpu_that_was_idle_a_moment_ago_is_not_shared_with_the_exporter():
+    identity = {"gpu": "0", "UUID": "GPU-0", "Hostname": "node-1", "instance": "10.0.0.9:9400"}
+    exporter = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator"}
+    idle = Series({"__name__": UTIL, **identity, **exporter}, [(at, 0.0) for at in GPU_TIMES[:3]])
+    used = gpu(UTIL, 60.0, times=GPU_TIMES[3:], instance="10.0.0.9:9400")
+    metrics = await revision(alive("p-0"), idle, used)
+    assert (metrics.gpu_source, metrics.gpu_utilization.value) == ("dcgm", 60.0)

@@ -72,18 +72,24 @@ def attribute(traces: Iterable[Trace], now: float) -> Mapping[PodName, PodGpu]:
 
 
 def _devices(traces: Iterable[Trace]) -> Iterable[_Device]:
+    traces = list(traces)
+    renaming = {trace.labels.get("instance", "") for trace in traces if trace.labels.get("exported_pod")}
     devices: dict[tuple[str, ...], _Device] = {}
     for trace in traces:
         labels = trace.labels
-        pod = (
-            labels.get("exported_namespace") or labels.get("namespace", ""),
-            labels.get("exported_pod") or labels.get("pod", ""),
-        )
+        pod = _user(labels, renamed=labels.get("instance", "") in renaming)
         key = tuple(labels.get(name, "") for name in ("Hostname", "UUID", "gpu", "GPU_I_ID"))
         if all(pod) and any(key):
             name = f"GPU {labels.get('gpu') or labels.get('UUID', '')} of {labels.get('Hostname', 'an unknown host')}"
             devices.setdefault(key, _Device(name)).add(pod, trace.name, trace.newest)
     return devices.values()
+
+
+def _user(labels: Mapping[str, str], *, renamed: bool) -> PodName:
+    """The pod that uses the GPU. Where labels are renamed, an idle GPU has just the exporter's own pod, which is none."""
+    if renamed:
+        return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
+    return labels.get("namespace", ""), labels.get("pod", "")
 
 
 def _shared(reason: str) -> PodGpu:
