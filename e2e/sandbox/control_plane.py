@@ -77,8 +77,6 @@ async def start_envtest(
         f"--service-account-signing-key-file={signing_key}",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged=true",
-        # Nodes are written ready by the sandbox's agent; no controller is there to lift a taint.
-        "--disable-admission-plugins=TaintNodesByCondition",
     ]
     child = await Child.start("apiserver", server, folder / "logs")
     child.drain()

@@ -5,17 +5,18 @@ import secrets
 import pytest
 import pytest_asyncio
 
-from e2e.sandbox.cluster import Sandbox
+from e2e.sandbox.cluster import Sandbox, User
 from tests.sandbox.bench import Bench
 
 GPUS = 4
+LIMITED = "limited"
 LOG_CHARACTERS = 6000
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sandbox():
     """A running sandbox with quick restarts and four simulated GPUs."""
-    async with Sandbox(gpus=GPUS, restart_backoff=1.0) as running:
+    async with Sandbox(gpus=GPUS, restart_backoff=1.0, users=(User(LIMITED),)) as running:
         yield running
 
 

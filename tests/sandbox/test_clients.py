@@ -7,8 +7,10 @@ import pytest
 import yaml
 
 from e2e.sandbox.binaries import kubectl_path
-from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS
+from e2e.sandbox.cluster import cluster
+from e2e.sandbox.controllers.client import DEPLOYMENTS, NAMESPACES, PODS, Access, ApiClient, ApiError
 from tests.sandbox.bench import echo, eventually, service
+from tests.sandbox.conftest import LIMITED
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
@@ -125,3 +127,25 @@ async def test_helm_installs_upgrades_and_removes(bench, tmp_path):
     await bench.ready_pods("web", 0)
     assert await bench.client.find(DEPLOYMENTS, bench.namespace, "web") is None
     assert not await bench.items(PODS)
+
+
+async def test_a_user_without_rights_is_refused(bench):
+    kubeconfig = bench.sandbox.kubeconfig_for(LIMITED)
+    client = ApiClient(Access.from_kubeconfig(kubeconfig), "tests")
+    async with client:
+        with pytest.raises(ApiError) as refusal:
+            await client.get(DEPLOYMENTS, bench.namespace, "web")
+    assert refusal.value.code == 403
+    assert LIMITED in refusal.value.message
+
+
+async def test_an_existing_cluster_is_attached_to_and_left_alone(bench, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(bench.sandbox.kubeconfig))
+    monkeypatch.setenv("SLIPWAY_GATEWAY_URL", bench.sandbox.gateway_url)
+    async with cluster(gpus=1) as attached:
+        assert attached.kind == "attached"
+        assert attached.api_url == bench.sandbox.api_url
+        assert attached.gateway_url == bench.sandbox.gateway_url
+        async with attached.client() as client:
+            assert await client.find(NAMESPACES, None, bench.namespace)
+    assert await bench.client.find(NAMESPACES, None, bench.namespace)

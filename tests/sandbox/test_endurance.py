@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from e2e.sandbox.cluster import Sandbox
@@ -75,6 +76,26 @@ async def test_controllers_that_were_away_catch_up(tmp_path):
         await bench.rolled_out("web")
         await bench.ready_pods("gone", 0)
         assert len(await bench.pods("web")) == 3
+
+
+def test_nothing_outlives_a_cluster_that_is_killed(tmp_path):
+    folder = tmp_path / "cluster"
+    argv = [sys.executable, "-m", "e2e.sandbox", "up", "--data-dir", str(folder)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        while "kubeconfig" not in process.stdout.readline():
+            assert process.poll() is None
+        running = processes_with(str(folder))
+        assert len(running) >= 6, "API server, controllers, node agent, data plane, Envoy and Prometheus"
+    finally:
+        process.kill()
+        process.communicate()
+    deadline = time.monotonic() + 10
+    while processes_with(str(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes_with(str(folder))
+    assert sandbox_command(folder, "status").returncode == 1
 
 
 def sandbox_command(folder, *words):

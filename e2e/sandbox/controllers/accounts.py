@@ -9,7 +9,7 @@ from .control_loop import ControlLoop
 from .informer import Informer, Key, key_of
 
 ROOT_CERTIFICATE = "kube-root-ca.crt"
-SANDBOX_VOLUME = "slipway.dev/simulated-volume"
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
 
 class NamespaceDefaultsController:
@@ -62,7 +62,15 @@ class ClaimController:
     async def reconcile(self, key: Key) -> None:
         """Write the status of one claim."""
         claim = self._claims.get(*key)
-        if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
+        if claim is None:
+            return
+        finalizers = claim["metadata"].get("finalizers") or []
+        if claim["metadata"].get("deletionTimestamp") and CLAIM_PROTECTION in finalizers:
+            # A real API server sets this finalizer; a folder needs no protection.
+            kept = [entry for entry in finalizers if entry != CLAIM_PROTECTION]
+            await self._client.merge(CLAIMS, claim, {"metadata": {"finalizers": kept or None}})
+            return
+        if (claim.get("status") or {}).get("phase") == "Bound":
             return
         requests = (claim["spec"].get("resources") or {}).get("requests") or {}
         status = {"phase": "Bound", "accessModes": claim["spec"].get("accessModes"), "capacity": requests}
