@@ -86,7 +86,7 @@ def _devices(traces: Iterable[Trace]) -> Iterable[_Device]:
 
 
 def _user(labels: Mapping[str, str], *, renamed: bool) -> PodName:
-    """The pod that uses the GPU. Where labels are renamed, an idle GPU has just the exporter's own pod, which is none."""
+    """The pod that uses the GPU; where labels are renamed, an idle one has just the exporter's own pod: none."""
     if renamed:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
     return labels.get("namespace", ""), labels.get("pod", "")
