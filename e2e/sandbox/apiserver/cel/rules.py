@@ -16,7 +16,7 @@ from ..values import shown
 from . import checker, cost
 from .functions import FUNCTIONS, NONE, Optional
 from .shapes import DYN, Shape, escape, most_items, shape_of
-from .tree import Node, ParseError, names, parse
+from .tree import Node, ParseError, fields_of, names, parse
 
 _REASONS = {
     "FieldValueInvalid": INVALID,
@@ -46,6 +46,7 @@ class Rule:
     field_path: str
     transition: bool
     optional_old: bool
+    reads: frozenset[str] | None
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ def _rule(raw: JsonDict) -> Rule:
         field_path=raw.get("fieldPath") or "",
         transition="oldSelf" in names(node),
         optional_old=bool(raw.get("optionalOldSelf")),
+        reads=fields_of(node, "self") if not expression else None,
     )
 
 
@@ -158,7 +160,11 @@ def _by_key(schema: Schema, old: Any) -> dict[str, Any]:
 
 
 def _run(rule: Rule, schema: Schema, new: Any, old: Any, path: str) -> Cause | None:
-    context = {"self": to_cel(schema, new), "optional": celtypes.MapType({})}
+    seen = new
+    if isinstance(new, dict) and rule.reads is not None:
+        # Only the fields a rule reads are converted: objects are large, rules small.
+        seen = {key: value for key, value in new.items() if escape(key) in rule.reads}
+    context = {"self": to_cel(schema, seen), "optional": celtypes.MapType({})}
     if rule.transition:
         before = to_cel(schema, old) if old is not MISSING else None
         if rule.optional_old:

@@ -157,14 +157,32 @@ def names(node: Node) -> Iterator[str]:
         yield node.name
     elif isinstance(node, Select):
         yield from names(node.operand)
-    elif isinstance(node, Call):
-        for part in (node.target, *node.args):
-            if part is not None:
-                yield from names(part)
+    for part in _parts(node):
+        yield from names(part)
+
+
+def fields_of(node: Node, name: str) -> frozenset[str] | None:
+    """The fields of a variable that an expression reads; None if it needs the variable as a whole."""
+    found: set[str] = set()
+    return frozenset(found) if _only_fields(node, name, found) else None
+
+
+def _only_fields(node: Node, name: str, found: set[str]) -> bool:
+    if isinstance(node, Ident):
+        return node.name != name
+    if isinstance(node, Select):
+        if node.operand == Ident(name):
+            found.add(node.field)
+            return True
+        return _only_fields(node.operand, name, found)
+    return all(_only_fields(part, name, found) for part in _parts(node))
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node, Call):
+        yield from (part for part in (node.target, *node.args) if part is not None)
     elif isinstance(node, ListNode):
-        for item in node.items:
-            yield from names(item)
+        yield from node.items
     elif isinstance(node, MapNode):
-        for key, value in node.entries:
-            yield from names(key)
-            yield from names(value)
+        for entry in node.entries:
+            yield from entry
