@@ -27,6 +27,8 @@ from slipway_runtime.serving.executor import Executor
 from slipway_runtime.serving.service import ModelService, Phase
 from slipway_runtime.serving.warmup import Timing, read_goldens, warm_up
 from slipway_runtime.settings import ServeSettings
+from slipway_runtime.shadow.config import ShadowFile
+from slipway_runtime.shadow.repeater import Repeater
 
 _POLL_SECONDS = 0.02
 
@@ -75,7 +77,8 @@ class Server:
         executor = Executor(loop, prepare=self._prepare_thread)
         model = settings.model
         service = ModelService(model.name, model.version, model.revision, executor)
-        endpoint = InferenceEndpoint(service, settings.limits.max_request_bytes)
+        repeater = None if settings.shadow_file is None else Repeater(service, ShadowFile(settings.shadow_file))
+        endpoint = InferenceEndpoint(service, settings.limits.max_request_bytes, repeater)
         listener = HttpListener(Router(service, endpoint), Bounds(settings.limits.max_request_bytes))
         await self._listen(listener)
         try:
@@ -87,6 +90,8 @@ class Server:
         finally:
             listener.close()
             endpoint.close()
+            if repeater is not None:
+                await repeater.close()
             executor.stop()
         return ExitCode.OK
 

@@ -108,3 +108,5 @@ class ServeSettings:
     limits: Limits = Limits()
     warmup: Warmup = Warmup()
     listener: Listener = field(default_factory=Listener)
+    shadow_file: Path | None = None
+    """JSON file that says where to live requests are repeated; it may appear later."""

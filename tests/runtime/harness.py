@@ -30,6 +30,8 @@ from slipway_runtime.serving.cost import CostModel
 from slipway_runtime.serving.executor import Executor
 from slipway_runtime.serving.service import ModelService, Phase
 from slipway_runtime.settings import Limits
+from slipway_runtime.shadow.config import ShadowFile
+from slipway_runtime.shadow.repeater import Repeater
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor, TensorSpec
 
@@ -109,11 +111,21 @@ class GatedModel:
 class ServerThread:
     """The whole data plane around a given model."""
 
-    def __init__(self, model: Any, limits: Limits | None = None, bounds: Bounds | None = None, start: bool = True):
+    def __init__(
+        self,
+        model: Any,
+        limits: Limits | None = None,
+        bounds: Bounds | None = None,
+        start: bool = True,
+        shadow_file: Path | None = None,
+        revision: str = "rev-1",
+    ):
         self.model = model
         self.limits = limits or Limits()
         self.bounds = bounds or Bounds(max_body=self.limits.max_request_bytes)
         self.port = 0
+        self.shadow_file = shadow_file
+        self.revision = revision
         self._start = start
         self._opened = threading.Event()
         self._thread = threading.Thread(target=lambda: uvloop.run(self._main()), daemon=True)
@@ -133,8 +145,9 @@ class ServerThread:
         self._stop = asyncio.Event()
         self.lost: list[BaseException] = []
         self.executor = Executor(self.loop)
-        self.service = ModelService("my model", "v1", "rev-1", self.executor)
-        endpoint = InferenceEndpoint(self.service, self.limits.max_request_bytes)
+        self.service = ModelService("my model", "v1", self.revision, self.executor)
+        repeater = Repeater(self.service, ShadowFile(self.shadow_file)) if self.shadow_file else None
+        endpoint = InferenceEndpoint(self.service, self.limits.max_request_bytes, repeater)
         self.listener = HttpListener(Router(self.service, endpoint), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)
         if self._start:
@@ -143,6 +156,8 @@ class ServerThread:
         await self._stop.wait()
         self.listener.close()
         endpoint.close()
+        if repeater is not None:
+            await repeater.close()
         self.executor.stop()
 
     def start_model(self) -> None:

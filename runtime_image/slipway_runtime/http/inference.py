@@ -19,8 +19,10 @@ from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import InferRequest, check_against, decode_request
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.serving.service import ModelService
+from slipway_runtime.shadow.candidate import SHADOW_HEADER
+from slipway_runtime.shadow.repeater import Repeater
 
-SHADOW_HEADER = "x-slipway-shadow"
+REQUEST_ID_HEADER = "x-request-id"
 VERSION_HEADER = "x-model-version"
 _HEAD_LENGTH = "inference-header-content-length"
 # JSON beyond this takes milliseconds: it is (de)coded in a thread, so that health answers never wait.
@@ -30,8 +32,10 @@ _LARGE_JSON = 256 * 1024
 class InferenceEndpoint:
     """Decodes, submits, encodes. One instance per server."""
 
-    def __init__(self, service: ModelService, max_body: int) -> None:
+    def __init__(self, service: ModelService, max_body: int, repeater: Repeater | None = None) -> None:
+        """``max_body`` in bytes; ``repeater`` is offered every request that users have had an answer to."""
         self._service = service
+        self._repeater = repeater
         self._max_body = max_body
         self._loop = asyncio.get_running_loop()
         self._codec_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="codec")
@@ -86,6 +90,8 @@ class InferenceEndpoint:
             return  # the client left while its body was decoded
         model, batcher = self._service.serving()
         check_against(model.signature, request)
+        if _is_shadow(exchange):
+            self._service.admit_shadow(batcher)
         job = batcher.submit(request, partial(self._executed, exchange, request))
         exchange.gone = partial(self._gone, exchange, partial(batcher.cancel, job))
         exchange.body = bytearray()
@@ -106,6 +112,9 @@ class InferenceEndpoint:
             self._finish(exchange, failure_answer(failure))
         except Exception as unexpected:
             self._defect(exchange, unexpected)
+        else:
+            if self._repeater is not None and not _is_shadow(exchange):
+                self._repeater.offer(request, outcome, exchange.headers.get(REQUEST_ID_HEADER, ""))
 
     def _encode(self, exchange: Exchange, request: InferRequest, outcome: Any) -> Answer:
         model, service = self._service.model, self._service
@@ -129,10 +138,13 @@ class InferenceEndpoint:
     def _count(self, exchange: Exchange, code: int) -> None:
         service = self._service
         seconds = time.monotonic() - exchange.received
-        shadow = exchange.headers.get(SHADOW_HEADER, "").lower() == "true"
         service.metrics.in_flight.add(-1)
-        service.metrics.request_finished(code, shadow, seconds)
+        service.metrics.request_finished(code, _is_shadow(exchange), seconds)
         service.statistics.request_finished(code == HTTPStatus.OK, seconds)
+
+
+def _is_shadow(exchange: Exchange) -> bool:
+    return exchange.headers.get(SHADOW_HEADER, "").lower() == "true"
 
 
 def _is_heavy(exchange: Exchange) -> bool:

@@ -24,7 +24,6 @@ _USUAL_CODES = (
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
-_SHADOW_RESULTS = ("match", "mismatch", "error")
 
 
 class ServingMetrics:
@@ -50,12 +49,7 @@ class ServingMetrics:
         )
         self.load_seconds = self._gauge("slipway_model_load_seconds", "Time from start to ready: load and warm-up.")
         self.ready = self._gauge("slipway_model_ready", "1 once the model is loaded and warm, 0 before and in drain.")
-        self.shadow_comparisons = {
-            result: self._registry.value(
-                "counter", "slipway_shadow_comparisons_total", "Shadowed answers compared.", result=result
-            )
-            for result in _SHADOW_RESULTS
-        }
+        self._shadow: dict[tuple[str, str, str], Value] = {}
         self.rows = self._counter("slipway_request_rows_total", "Rows of the requests that were executed.")
 
     def _gauge(self, name: str, text: str) -> Value:
@@ -96,6 +90,25 @@ class ServingMetrics:
         self.rows.add(rows)
         for seconds in queue_seconds:
             self._queue_time.observe(seconds)
+
+    def shadow_series(self, candidate: str, pair: str, result: str) -> Value:
+        """The counter of comparisons with the answers of the revision ``candidate``; see ``shadow.repeater``."""
+        series = self._shadow.get((candidate, pair, result))
+        if series is None:
+            series = self._registry.value(
+                "counter",
+                "slipway_shadow_comparisons_total",
+                "Repeated requests by whose answer was compared with the user's and by what came out.",
+                candidate=candidate,
+                pair=pair,
+                result=result,
+            )
+            self._shadow[(candidate, pair, result)] = series
+        return series
+
+    def shadow_compared(self, candidate: str, pair: str, result: str) -> None:
+        """Count one repetition."""
+        self.shadow_series(candidate, pair, result).add()
 
     def render(self, busy_seconds: Callable[[], float]) -> bytes:
         """The exposition; ``busy_seconds`` includes the part of a running execution that has passed."""

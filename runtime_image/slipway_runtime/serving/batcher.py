@@ -75,6 +75,11 @@ class Batcher:
         """Jobs admitted and not finished."""
         return self._unfinished
 
+    @property
+    def waiting(self) -> int:
+        """Jobs admitted and not started."""
+        return len(self._line)
+
     def submit(self, request: InferRequest, done: Callable[[Outcome], None]) -> Job:
         """Admit a request that was checked against the signature; ``done`` gets its outcome, once.
 

@@ -7,7 +7,7 @@ from enum import Enum
 from slipway_runtime.metrics.recorder import ServingMetrics
 from slipway_runtime.metrics.statistics import ModelStatistics
 from slipway_runtime.models.model import Model
-from slipway_runtime.protocol.failures import unavailable
+from slipway_runtime.protocol.failures import overloaded, unavailable
 from slipway_runtime.serving.batcher import Batcher
 from slipway_runtime.serving.executor import Executor
 
@@ -48,9 +48,7 @@ class ModelService:
         """The model, once it is loaded."""
         return self._model
 
-    def start(
-        self, model: Model, batcher: Batcher, max_batch_size: int, max_delay: float, *, sha256: str = ""
-    ) -> None:
+    def start(self, model: Model, batcher: Batcher, max_batch_size: int, max_delay: float, *, sha256: str = "") -> None:
         """The model, whose artefact has the digest ``sha256``, is loaded and warm: serve it."""
         self.sha256 = sha256
         self._model = model
@@ -63,6 +61,11 @@ class ModelService:
         """Change the phase."""
         self.phase = phase
         self.metrics.ready.set(1.0 if phase is Phase.READY else 0.0)
+
+    def admit_shadow(self, batcher: Batcher) -> None:
+        """Raises RequestFailure (429) for a repeated request while others fill more than a batch: they go first."""
+        if batcher.waiting > self.max_batch_size:
+            raise overloaded("repeated requests wait until users have their answers")
 
     def serving(self) -> tuple[Model, Batcher]:
         """Model and batcher, if requests are taken. Raises RequestFailure (503) otherwise."""

@@ -47,7 +47,9 @@ def read_goldens(path: Path) -> list[Golden]:
     Kubernetes keeps in it begin with two dots.
     """
     try:
-        files = sorted(found for found in path.iterdir() if not found.name.startswith("..")) if path.is_dir() else [path]
+        files = [path]
+        if path.is_dir():
+            files = sorted(found for found in path.iterdir() if not found.name.startswith(".."))
         entries = [entry for file in files for entry in msgspec.json.decode(file.read_bytes(), type=list[_Golden])]
         return [Golden(_request(entry.request), _expected(entry.response)) for entry in entries]
     except OSError as error:

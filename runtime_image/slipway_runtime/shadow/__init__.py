@@ -1,0 +1,1 @@
+"""Repeating live requests to a candidate, and comparing its answers with ours."""
