@@ -8,10 +8,9 @@ from typing import Any
 from slipway.api.revisions import Revision
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
-from slipway.api.traffic import Provider
 from slipway.resources.identity import Identity, RenderOptions
-from slipway.resources.routing import destination_rule, virtual_service
-from slipway.resources.workloads import controller_revision, deployment, disruption_budget, service
+from slipway.resources.providers import provider_of
+from slipway.resources.workloads import controller_revision, deployment, disruption_budget
 
 __all__ = ["APPLIED_HASH", "desired"]
 
@@ -36,15 +35,12 @@ def desired(
     in a reconcile before the one that takes its subset.
     """
     objects = _controller_revisions(identity, revisions, numbers or {})
-    objects.append(service(identity))
+    provider = provider_of(spec)
+    objects += provider.services(identity, status.versions)
     for entry in status.versions:
         objects.append(deployment(identity, spec, entry, revisions[entry.revision], options))
         objects.append(disruption_budget(identity, entry))
-    routed = [entry for entry in status.versions if entry.subset]
-    if spec.traffic.provider is Provider.ISTIO and status.versions:
-        objects.append(destination_rule(identity, spec, routed, options))
-        if routed:
-            objects.append(virtual_service(identity, spec, routed, options))
+    objects += provider.routes(identity, spec, status.versions, options)
     return tuple(_with_hash(item) for item in objects)
 
 

@@ -42,6 +42,9 @@ class RenderOptions:
     """Container image of pods whose runtime names none."""
     cluster_domain: str = "cluster.local"
     """DNS domain of the cluster."""
+    mesh_principal: str = ""
+    """The operator's own identity in the mesh, such as cluster.local/ns/slipway-system/sa/slipway: it may probe servers
+    that ask everybody else for a token. Empty where the operator has no sidecar."""
 
 
 def service_host(identity: Identity, options: RenderOptions) -> str:

@@ -1,146 +1,113 @@
-"""The objects that move traffic: DestinationRule and VirtualService.
+"""Which requests go to which revisions, in words of no provider: an ordered list of routes, the first match wins.
 
-Everything that Istio would otherwise guess is written out: ports (a destination without one takes the listener's),
-weights (one without gets nothing), retries (two by default).
+Pins come before a user's cookie, and the weighted default route, which takes everything, comes last. Conditions are
+written as Istio's ``HTTPMatchRequest``; a provider that speaks another language translates them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slipway.api.spec import ModelDeploymentSpec
-from slipway.api.status import VersionStatus
-from slipway.api.traffic import OutlierDetection, Resilience
-from slipway.resources.durations import plain_duration
-from slipway.resources.identity import Identity, RenderOptions, metadata, selector_labels, service_host
+from slipway.api.status import Role, VersionStatus
+from slipway.api.traffic import SessionAffinity
+from slipway.resources.affinity import cookie_pattern
 from slipway.resources.shares import pinned, weights
-from slipway.resources.workloads import SERVICE_GRPC_PORT, SERVICE_HTTP_PORT
 
-__all__ = ["DEFAULT_ROUTE", "destination_rule", "virtual_service"]
+__all__ = ["DEFAULT_ROUTE", "VERSION_HEADER", "Copies", "Route", "Target", "routes"]
 
-API_VERSION = "networking.istio.io/v1"
-MESH_GATEWAY = "mesh"
 VERSION_HEADER = "x-model-version"
 """Header by which every answer tells its version."""
 DEFAULT_ROUTE = "default"
 """Name of the weighted route that requests without a pin take."""
 
 
-def destination_rule(
-    identity: Identity, spec: ModelDeploymentSpec, routed: Sequence[VersionStatus], options: RenderOptions
-) -> dict[str, Any]:
-    """The rule with one immutable subset per routed revision."""
-    policy: dict[str, Any] = {
-        "loadBalancer": {"simple": "LEAST_REQUEST"},
-        # Far above what pods take (they answer 429 themselves), so that no request dies unseen in a proxy.
-        "connectionPool": {
-            "tcp": {"connectTimeout": "2s", "maxConnections": 10_000},
-            "http": {"http1MaxPendingRequests": 10_000, "http2MaxRequests": 10_000},
-        },
-    }
-    ejection = spec.traffic.resilience.outlier_detection
-    if ejection.consecutive_errors:
-        policy["outlierDetection"] = _outlier_detection(ejection)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "DestinationRule",
-        "metadata": metadata(identity, identity.name),
-        "spec": {
-            "host": service_host(identity, options),
-            "trafficPolicy": policy,
-            "subsets": [
-                {"name": entry.revision, "labels": selector_labels(identity, entry.revision)} for entry in routed
-            ],
-        },
-    }
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A revision with its share of a route, in per cent."""
+
+    entry: VersionStatus
+    weight: int
 
 
-def _outlier_detection(ejection: OutlierDetection) -> dict[str, Any]:
-    """Ejection that never empties a subset.
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """A share of a route's requests, in per cent, that is sent to a revision as well."""
 
-    A candidate of one pod that only fails must go on getting its share: if its pod were ejected, the proxies would
-    answer 503 themselves and the comparison would never see a bad request.
-    """
-    return {
-        "consecutive5xxErrors": ejection.consecutive_errors,
-        "interval": plain_duration(ejection.interval),
-        "baseEjectionTime": plain_duration(ejection.ejection_time),
-        "maxEjectionPercent": 50,
-        "minHealthPercent": 50,
-    }
+    entry: VersionStatus
+    percent: int
 
 
-def virtual_service(
-    identity: Identity, spec: ModelDeploymentSpec, routed: Sequence[VersionStatus], options: RenderOptions
-) -> dict[str, Any]:
-    """The routes: gRPC before HTTP, pins before the weighted default, which comes last."""
-    host = service_host(identity, options)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "VirtualService",
-        "metadata": metadata(identity, identity.name),
-        "spec": {
-            "hosts": list(dict.fromkeys((host, *spec.traffic.hosts))),
-            "gateways": list(dict.fromkeys((MESH_GATEWAY, *spec.traffic.gateways))),
-            "http": [
-                # The routes of a VirtualService hold for every port of the Service: without a route of its own, a
-                # request to the gRPC port would end at the HTTP port.
-                *_routes(host, SERVICE_GRPC_PORT, spec, routed, prefix="grpc-", match={"port": SERVICE_GRPC_PORT}),
-                *_routes(host, SERVICE_HTTP_PORT, spec, routed, prefix="", match={}),
-            ],
-        },
-    }
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Requests that meet one of the conditions, and where they go; without a condition, all that are left."""
+
+    name: str
+    targets: tuple[Target, ...]
+    matches: tuple[Mapping[str, Any], ...] = ()
+    draws: bool = False
+    """Whether the target is drawn, so that an affinity cookie has to remember it."""
+    copies: Copies | None = None
 
 
-def _routes(
-    host: str,
-    port: int,
-    spec: ModelDeploymentSpec,
-    routed: Sequence[VersionStatus],
-    *,
-    prefix: str,
-    match: dict[str, Any],
-) -> list[dict[str, Any]]:
-    """Pins and the default route to one port of the Service, each with the conditions of ``match``."""
-    common = {
-        "timeout": plain_duration(spec.traffic.resilience.timeout),
-        "retries": _retries(spec.traffic.resilience),
-    }
-    routes: list[dict[str, Any]] = []
-    if spec.traffic.version_header:
-        routes += [
-            {
-                "name": f"{prefix}pin-{entry.name}",
-                "match": [{**match, "headers": {spec.traffic.version_header: {"exact": entry.name}}}],
-                "route": [_destination(host, port, entry, 100)],
-                **common,
-            }
-            for entry in pinned(routed)
-        ]
+def routes(spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> tuple[Route, ...]:
+    """The routes of one port, by precedence; ``routed`` are the entries with a subset (not none)."""
+    return (*_pins(spec.traffic.version_header, routed), *_kept_users(spec, routed), _default(spec, routed))
+
+
+def _pins(header: str, routed: Sequence[VersionStatus]) -> list[Route]:
+    if not header:
+        return []
+    return [
+        Route(f"pin-{entry.name}", _only(entry), ({"headers": {header: {"exact": entry.name}}},))
+        for entry in pinned(routed)
+    ]
+
+
+def _kept_users(spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> list[Route]:
+    """Routes by cookie. A revision that has no weight any more keeps no user: they are drawn again."""
+    affinity = spec.traffic.session_affinity
+    if not affinity.cookie:
+        return []
     shares = weights(routed)
-    default: dict[str, Any] = {
-        "name": f"{prefix}{DEFAULT_ROUTE}",
-        "route": [_destination(host, port, entry, shares[entry.revision]) for entry in routed],
-        **common,
-    }
-    if match:
-        default["match"] = [match]
-    return [*routes, default]
+    return [
+        Route(
+            f"user-{entry.revision}",
+            _only(entry),
+            (_cookie_match(affinity, entry),),
+            copies=_copies(spec, routed, beside=entry),
+        )
+        for entry in routed
+        if shares[entry.revision] > 0 and entry.ready_replicas > 0
+    ]
 
 
-def _destination(host: str, port: int, entry: VersionStatus, weight: int) -> dict[str, Any]:
-    return {
-        "destination": {"host": host, "subset": entry.revision, "port": {"number": port}},
-        "weight": weight,
-        "headers": {"response": {"set": {VERSION_HEADER: entry.name}}},
-    }
+def _cookie_match(affinity: SessionAffinity, entry: VersionStatus) -> dict[str, Any]:
+    return {"headers": {"cookie": {"regex": cookie_pattern(affinity, entry.revision)}}}
 
 
-def _retries(resilience: Resilience) -> dict[str, Any]:
-    retries = resilience.retries
-    if retries.attempts == 0:
-        return {"attempts": 0}
-    return {
-        "attempts": retries.attempts,
-        "perTryTimeout": plain_duration(retries.per_try_timeout),
-        "retryOn": ",".join(retries.on),
-    }
+def _default(spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> Route:
+    shares = weights(routed)
+    return Route(
+        DEFAULT_ROUTE,
+        tuple(Target(entry, shares[entry.revision]) for entry in routed),
+        draws=bool(spec.traffic.session_affinity.cookie),
+        copies=_copies(spec, routed),
+    )
+
+
+def _copies(
+    spec: ModelDeploymentSpec, routed: Sequence[VersionStatus], beside: VersionStatus | None = None
+) -> Copies | None:
+    """Copies to the mirrored version while it has ready pods, unless it gets these requests anyway."""
+    mirror = spec.traffic.mirror
+    if not mirror.version or not mirror.percent:
+        return None
+    for entry in pinned(routed):
+        if entry.name == mirror.version and entry.role is not Role.STABLE and entry != beside:
+            return Copies(entry, mirror.percent)
+    return None
+
+
+def _only(entry: VersionStatus) -> tuple[Target, ...]:
+    return (Target(entry, 100),)

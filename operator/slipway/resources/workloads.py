@@ -1,4 +1,4 @@
-"""The objects that run a model: ControllerRevision, Deployment, PodDisruptionBudget and Service."""
+"""The objects that run a model: ControllerRevision, Deployment and PodDisruptionBudget."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from slipway.api.revisions import Revision
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import VersionStatus
 from slipway.resources.identity import (
-    MODEL_DEPLOYMENT_LABEL,
     Identity,
     RenderOptions,
     metadata,
@@ -16,16 +15,10 @@ from slipway.resources.identity import (
 from slipway.resources.pods import pod_template
 
 __all__ = [
-    "SERVICE_GRPC_PORT",
-    "SERVICE_HTTP_PORT",
     "controller_revision",
     "deployment",
     "disruption_budget",
-    "service",
 ]
-
-SERVICE_HTTP_PORT = 80
-SERVICE_GRPC_PORT = 9000
 
 
 def controller_revision(identity: Identity, revision: Revision, number: int) -> dict[str, Any]:
@@ -74,22 +67,5 @@ def disruption_budget(identity: Identity, entry: VersionStatus) -> dict[str, Any
             "maxUnavailable": 1,
             "selector": {"matchLabels": selector_labels(identity, entry.revision)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        },
-    }
-
-
-def service(identity: Identity) -> dict[str, Any]:
-    """The Service in front of the pods of all revisions; the mesh splits them into subsets."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(identity, identity.name),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": {MODEL_DEPLOYMENT_LABEL: identity.name},
-            "ports": [
-                {"name": "http", "port": SERVICE_HTTP_PORT, "targetPort": "http", "protocol": "TCP"},
-                {"name": "grpc", "port": SERVICE_GRPC_PORT, "targetPort": "grpc", "protocol": "TCP"},
-            ],
         },
     }
