@@ -24,7 +24,7 @@ from .controllers.client import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Access,
 from .controllers.pods import condition
 from .node.addresses import LoopbackRange
 from .node.namespace import POD_RANGE, is_inside
-from .tokens import ADMIN, User, write_kubeconfig
+from .tokens import ADMIN, TOKENS_FILE, User, write_kubeconfig
 
 NAMESPACE_NAMES = ("default", "kube-system", "kube-public", "istio-system")
 CRD_FOLDERS = ("e2e/sandbox/mesh/crds", "crds")
@@ -183,7 +183,12 @@ class Sandbox(Cluster):
         await self._module("controllers")
 
     async def _start_node(self) -> None:
-        options = {**self._node_options, "pod-range": self._pod_range, "data-dir": self._folder / "node"}
+        options = {
+            **self._node_options,
+            "pod-range": self._pod_range,
+            "data-dir": self._folder / "node",
+            "tokens": self._folder / TOKENS_FILE,
+        }
         flags = ["--tls"] if self._assets else []
         await self._module("node", *_flags(options), *flags)
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from .children import START_SECONDS, Child, ChildFailedError
-from .tokens import User, write_tokens
+from .tokens import TOKENS_FILE, User, write_tokens
 
 HOST = "127.0.0.1"
 
@@ -31,7 +31,7 @@ async def start_sandbox_api(
     folder: Path, users: tuple[User, ...], children: list[Child], assets: Path | None = None
 ) -> ApiEndpoint:
     """Start the simulated API server."""
-    tokens = folder / "tokens.csv"
+    tokens = folder / TOKENS_FILE
     write_tokens(tokens, users, with_uid=False)
     data = folder / "apiserver"
     data.mkdir(exist_ok=True)
@@ -49,7 +49,7 @@ async def start_envtest(
     """Start the real etcd and kube-apiserver of `assets`, RBAC on, users by static token."""
     if assets is None:
         raise ValueError("the folder with etcd and kube-apiserver is missing")
-    tokens = folder / "tokens.csv"
+    tokens = folder / TOKENS_FILE
     write_tokens(tokens, users, with_uid=True)
     etcd_port, peer_port, port = _free_ports(3)
     etcd_url, peer_url = f"http://{HOST}:{etcd_port}", f"http://{HOST}:{peer_port}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 ADMIN = "sandbox-admin"
+TOKENS_FILE = "tokens.csv"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,12 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @classmethod
+    def service_account(cls, namespace: str, name: str) -> User:
+        """The user a service account is; pods with this account get the token."""
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return cls(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
 def write_tokens(path: Path, users: tuple[User, ...], *, with_uid: bool) -> None:

@@ -10,13 +10,15 @@ from tests.sandbox.bench import Bench
 
 GPUS = 4
 LIMITED = "limited"
+ROBOT = "robot"
 LOG_CHARACTERS = 6000
+USERS = (User(LIMITED), User.service_account("default", ROBOT))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sandbox():
     """A running sandbox with quick restarts and four simulated GPUs."""
-    async with Sandbox(gpus=GPUS, restart_backoff=1.0, users=(User(LIMITED),)) as running:
+    async with Sandbox(gpus=GPUS, restart_backoff=1.0, users=USERS) as running:
         yield running
 
 

@@ -8,9 +8,17 @@ import yaml
 
 from e2e.sandbox.binaries import kubectl_path
 from e2e.sandbox.cluster import cluster
-from e2e.sandbox.controllers.client import DEPLOYMENTS, NAMESPACES, PODS, Access, ApiClient, ApiError
-from tests.sandbox.bench import echo, eventually, service
-from tests.sandbox.conftest import LIMITED
+from e2e.sandbox.controllers.client import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Access,
+    ApiClient,
+    ApiError,
+)
+from tests.sandbox.bench import Bench, echo, eventually, script_pod, service
+from tests.sandbox.conftest import LIMITED, ROBOT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.integration]
 
@@ -149,3 +157,29 @@ async def test_an_existing_cluster_is_attached_to_and_left_alone(bench, monkeypa
         async with attached.client() as client:
             assert await client.find(NAMESPACES, None, bench.namespace)
     assert await bench.client.find(NAMESPACES, None, bench.namespace)
+
+
+WHO_AM_I = """
+import json, os, ssl, urllib.request, yaml
+config = yaml.safe_load(open(os.environ["KUBECONFIG"]))
+cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+request = urllib.request.Request(
+    cluster["server"] + "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+    json.dumps(review).encode(),
+    {"Authorization": "Bearer " + user["token"], "Content-Type": "application/json"},
+)
+context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+print(json.load(urllib.request.urlopen(request, context=context))["status"]["userInfo"]["username"])
+"""
+
+
+async def test_a_pod_acts_as_its_service_account(sandbox):
+    async with sandbox.client("tests") as client:
+        bench = Bench(client, "default", sandbox)
+        await bench.create(SERVICE_ACCOUNTS, {"metadata": {"name": ROBOT}})
+        container = {"image": "python:3", "command": None, "args": ["-c", WHO_AM_I]}
+        await bench.create(PODS, script_pod("robot", "", container=container, serviceAccountName=ROBOT))
+        await bench.phase("robot", "Succeeded")
+        assert (await bench.logs("robot")).strip() == f"system:serviceaccount:default:{ROBOT}"
+        await client.delete(PODS, await bench.get(PODS, "robot"))

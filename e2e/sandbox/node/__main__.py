@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--restart-backoff", type=float, default=2.0, help="first back-off in seconds")
     parser.add_argument("--restart-backoff-cap", type=float, default=60.0, help="longest back-off in seconds")
     parser.add_argument("--images", type=Path, help="YAML file with more images")
+    parser.add_argument("--tokens", type=Path, help="static tokens, for pods that act as a service account")
     parser.add_argument("--tls", action="store_true", help="serve logs by HTTPS")
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args()
@@ -51,6 +52,7 @@ def main() -> None:
         start_delay=options.start_delay,
         restart_backoff=options.restart_backoff,
         restart_backoff_cap=options.restart_backoff_cap,
+        tokens_file=options.tokens,
         tls=options.tls,
     )
     asyncio.run(_run(Access.from_kubeconfig(options.kubeconfig), settings))

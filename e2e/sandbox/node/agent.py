@@ -185,7 +185,9 @@ class NodeAgent:
         def changed() -> None:
             worker.changed()
 
-        volumes = PodVolumes(self._client, pod, folder / "volumes", self.settings.data_dir / "claims")
+        volumes = PodVolumes(
+            self._client, pod, folder / "volumes", self.settings.data_dir / "claims", self.settings.tokens_file
+        )
         context = PodContext(
             pod,
             address=address,

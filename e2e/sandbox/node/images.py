@@ -33,6 +33,11 @@ DEFAULT_IMAGES: Mapping[str, Image] = {
         (sys.executable, "-m", "slipway_runtime"),
         env={"PYTHONPATH": _python_path("runtime_image"), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
     ),
+    "slipway-operator": Image(
+        (sys.executable, "-m", "slipway.cli"),
+        args=("run",),
+        env={"PYTHONPATH": _python_path("operator"), "PYTHONUNBUFFERED": "1"},
+    ),
     "sandbox-echo": Image(
         (sys.executable, "-m", "e2e.sandbox.node.echo"),
         env={"PYTHONPATH": _python_path(""), "PYTHONUNBUFFERED": "1"},

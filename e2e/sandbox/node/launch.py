@@ -10,6 +10,7 @@ from e2e.sandbox.controllers.client import ApiClient, Obj
 
 from .environment import command_line, container_environment
 from .errors import ContainerConfigError
+from .identity import write_pod_kubeconfig
 from .images import Image
 from .pod_context import PodContext
 from .volumes import Mounts
@@ -41,8 +42,10 @@ async def prepare_launch(client: ApiClient, context: PodContext, spec: Obj, imag
     argv = [mounts.rewrite(word) for word in command_line(spec, image, values)]
     if not argv:
         raise ContainerConfigError("no command specified")
+    kubeconfig = await write_pod_kubeconfig(client, context.pod, context.settings.tokens_file, context.folder)
     env = {
         **context.environment(),
+        **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}),
         **image.env,
         "SLIPWAY_HOST": context.address,
         "SLIPWAY_TERMINATION_LOG": str(message_file),

@@ -32,5 +32,7 @@ class AgentSettings:
     """Seconds between heartbeats of a node."""
     memory_poll: float = 0.5
     """Seconds between two looks at a container's memory."""
+    tokens_file: Path | None = None
+    """Static tokens, among them those of service accounts (`system:serviceaccount:NAMESPACE:NAME`)."""
     tls: bool = False
     """Serve logs by HTTPS, as a real API server wants it."""

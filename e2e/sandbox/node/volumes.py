@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.sandbox.controllers.client import CLAIMS, SERVICE_ACCOUNTS, ApiClient, ApiError, Obj
+from e2e.sandbox.controllers.client import CLAIMS, ApiClient, Obj
 
 from .environment import expand, field_value, read_data
 from .errors import ContainerConfigError, MountError
-
-TOKEN_SECONDS = 3600
+from .identity import TOKEN_SECONDS, account_token
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,14 @@ class Mounts:
 class PodVolumes:
     """The volumes of one pod, below `folder`; claims live in `claims_folder` and outlive the pod."""
 
-    def __init__(self, client: ApiClient, pod: Obj, folder: Path, claims_folder: Path) -> None:
+    def __init__(
+        self, client: ApiClient, pod: Obj, folder: Path, claims_folder: Path, tokens_file: Path | None = None
+    ) -> None:
         self._client = client
         self._pod = pod
         self._folder = folder
         self._claims_folder = claims_folder
+        self._tokens_file = tokens_file
         self._places: dict[str, Path] = {}
 
     async def prepare(self, address: str, host: str) -> None:
@@ -90,7 +92,14 @@ class PodVolumes:
             text = field_value(self._pod, item["fieldRef"]["fieldPath"], address, host) if "fieldRef" in item else ""
             _write(folder, item["path"], text.encode(), item.get("mode") or mode)
         if "serviceAccountToken" in source:
-            token = await self._token(source["serviceAccountToken"])
+            wanted = source["serviceAccountToken"]
+            token = await account_token(
+                self._client,
+                self._pod,
+                self._tokens_file,
+                seconds=wanted.get("expirationSeconds") or TOKEN_SECONDS,
+                audience=wanted.get("audience") or "",
+            )
             if token:
                 _write(folder, source["serviceAccountToken"]["path"], token.encode(), 0o600)
 
@@ -102,25 +111,6 @@ class PodVolumes:
             if item["key"] not in data and not optional:
                 raise ContainerConfigError(f"references non-existent {kind.lower()} key: {item['key']}")
         return data
-
-    async def _token(self, source: Obj) -> str:
-        account = self._pod["spec"].get("serviceAccountName") or "default"
-        path = SERVICE_ACCOUNTS.path(self._pod["metadata"]["namespace"], account, "token")
-        seconds = source.get("expirationSeconds") or TOKEN_SECONDS
-        audiences = [source["audience"]] if source.get("audience") else []
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds, "audiences": audiences},
-        }
-        try:
-            answer = await self._client.request("POST", path, body)
-        except ApiError as error:
-            # A server without token requests: the pod gets the other files of the projection only.
-            if error.code in (404, 405):
-                return ""
-            raise
-        return str(answer["status"]["token"])
 
     def mounts_of(self, container: Obj, root: Path, values: dict[str, str]) -> Mounts:
         """The container's mounts; `root` gets a link at each mount path. Raises ContainerConfigError."""
