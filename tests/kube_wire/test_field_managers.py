@@ -81,6 +81,20 @@ async def test_a_dry_run_changes_nothing(client):
     assert (await client.get(f"{CORE}/configmaps/c")).body == before.body
 
 
+async def test_a_dry_run_deletes_nothing(client):
+    await client.post(f"{CORE}/configmaps", config(a="1"))
+    answer = await client.delete(f"{CORE}/configmaps/c?dryRun=All")
+    assert (answer.code, answer.body["status"]) == (200, "Success")
+    assert (await client.get(f"{CORE}/configmaps/c")).code == 200
+
+
+async def test_a_patch_moves_no_object(client):
+    await client.post(f"{CORE}/configmaps", config(a="1"))
+    for change in ({"name": "d"}, {"namespace": "other"}):
+        refused = await client.patch(f"{CORE}/configmaps/c", {"metadata": change})
+        assert (refused.code, refused.body["reason"]) == (400, "BadRequest")
+
+
 async def test_fields_nobody_declared_cannot_be_applied(client):
     refused = await client.apply(f"{CORE}/configmaps/c", {**config(a="1"), "dta": {}}, "one")
     assert refused.code == 500

@@ -74,10 +74,13 @@ class Deleter:
             or metadata.get("deletionGracePeriodSeconds")
             or dig(marked, "spec", "finalizers")
         )
-        if options.dry_run:
-            return target.resource.outward(marked if held else stored.obj)
+        if held and options.dry_run:
+            return target.resource.outward(marked)
         if held:
             return target.resource.outward(self.store.put(target.resource.storage, target.key, marked).obj)
+        if options.dry_run:
+            returns = target.resource.rules.returns_deleted
+            return target.resource.outward(marked) if returns else _deleted_status(target, stored)
         gone = self.store.delete(target.resource.storage, target.key, marked if target.resource.kind == "Pod" else None)
         if target.resource.rules.returns_deleted:
             return target.resource.outward(gone.obj)

@@ -277,6 +277,7 @@ class Writer:
         obj = self.decode(resource, body, write, patched=True)
         if obj["metadata"].get("name") != target.name:
             raise _wrong_name(obj["metadata"].get("name", ""), target.name)
+        self._place(target, obj["metadata"])
         self._check_version(target, obj["metadata"], stored, patched=True)
         return self.replace(target, stored, resource.inward(obj), write)
 
