@@ -21,7 +21,6 @@ GPUS = 12
 
 
 async def _run(options: argparse.Namespace, screen: Screen) -> int:
-    # Not below /tmp: a pod has a /tmp of its own, so a file:// URI that leads there would be looked for in the pod's.
     folder = REPOSITORY_ROOT / ".slipway" / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     screen.say("starting a cluster on this machine: API server, controllers, node agent, Envoy, Prometheus")

@@ -6,10 +6,12 @@ from typing import Any
 
 from e2e.demo.models import Artefact
 
-__all__ = ["MODEL", "NAMESPACE", "goldens", "model_deployment"]
+__all__ = ["CLAIM", "MODEL", "NAMESPACE", "claim", "goldens", "model_deployment"]
 
 MODEL = "digits"
 NAMESPACE = "demo"
+CLAIM = "models"
+"""The PersistentVolumeClaim that holds the artefacts."""
 
 
 def goldens(artefact: Artefact) -> dict[str, Any]:
@@ -19,6 +21,16 @@ def goldens(artefact: Artefact) -> dict[str, Any]:
         "kind": "ConfigMap",
         "metadata": {"name": f"digits-{artefact.version}-goldens", "namespace": NAMESPACE},
         "data": {"goldens.json": json.dumps(json.loads(artefact.goldens.read_text()))},
+    }
+
+
+def claim() -> dict[str, Any]:
+    """A claim for the artefacts; in the sandbox it is a folder."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM, "namespace": NAMESPACE},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
     }
 
 
@@ -76,7 +88,7 @@ def model_deployment(artefacts: Mapping[str, Artefact], live: tuple[str, ...], s
 def _version(artefact: Artefact) -> dict[str, Any]:
     return {
         "name": artefact.version,
-        "uri": artefact.path.resolve().as_uri(),
+        "uri": f"pvc://{CLAIM}/{artefact.path.name}",
         "sha256": artefact.sha256,
         "inputs": [{"name": "pixels", "datatype": "FP32", "shape": [-1, 64]}],
         "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}],

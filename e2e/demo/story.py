@@ -13,7 +13,7 @@ import aiohttp
 import numpy as np
 
 from e2e.demo.load import Answer, LoadGenerator
-from e2e.demo.manifest import MODEL, NAMESPACE, goldens, model_deployment
+from e2e.demo.manifest import CLAIM, MODEL, NAMESPACE, claim, goldens, model_deployment
 from e2e.demo.models import Artefact, Digits, build, load_scans
 from e2e.demo.picture import draw
 from e2e.demo.summary import Summary, latency_of, shares
@@ -35,6 +35,13 @@ def rate(seconds: float) -> float:
     """The load: low at first, so that scaling can be seen."""
     ramp = min(max((seconds - RAMP_BEGINS) / RAMP_SECONDS, 0.0), 1.0)
     return BASE_RATE + (PEAK_RATE - BASE_RATE) * ramp
+
+
+def claim_folder(cluster: Cluster) -> Path:
+    """Where the sandbox keeps the claim's files; raises ValueError in a cluster that is no sandbox."""
+    if cluster.data_dir is None:
+        raise ValueError("the demo puts its models into a claim of the sandbox; unset KUBECONFIG")
+    return cluster.data_dir / "node" / "claims" / NAMESPACE / CLAIM
 
 
 async def start_operator(
@@ -85,12 +92,12 @@ class Story:
     async def apply(self, *objects: dict[str, Any]) -> None:
         """kubectl apply."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        await self.kubectl("apply", "--validate=false", "--server-side", "-f", "-", stdin=json.dumps(listed))
+        await self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
 
     async def run(self) -> Summary:
         """Tell it from the beginning to the end; raises TimeoutError when something does not happen."""
         digits = await asyncio.to_thread(load_scans)
-        self.artefacts = await asyncio.to_thread(build, self.folder / "models")
+        self.artefacts = await asyncio.to_thread(build, claim_folder(self.cluster))
         accuracy = ", ".join(f"{name} {item.accuracy:.1%}" for name, item in self.artefacts.items())
         self.screen.say(f"models trained on scikit-learn's digits; right answers on held-out scans: {accuracy}")
         async with AsyncExitStack() as stack:
@@ -108,7 +115,8 @@ class Story:
 
     async def _first_version(self) -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await self.apply(namespace, *(goldens(artefact) for artefact in self.artefacts.values()))
+        await self.apply(namespace)
+        await self.apply(claim(), *(goldens(artefact) for artefact in self.artefacts.values()))
         self.screen.say("kubectl apply: v1 (TorchScript, one replica on a simulated GPU)")
         begun = time.time()
         await self.apply(model_deployment(self.artefacts, ("v1",), "v1"))
