@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
 
 from .children import REPOSITORY_ROOT, Child, ChildFailedError
-from .control_plane import ApiEndpoint, start_envtest, start_sandbox_api
+from .control_plane import ApiEndpoint, resume_sandbox_api, start_envtest, start_sandbox_api
 from .controllers.client import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Access, ApiClient, ApiError, Obj
 from .controllers.pods import condition
 from .node.addresses import LoopbackRange
@@ -220,6 +221,11 @@ class Sandbox(Cluster):
         if self._own_folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    @staticmethod
+    def attach(kubeconfig: Path) -> Cluster:
+        """A cluster that exists already; see `attach`."""
+        return attach(kubeconfig)
+
     def kubeconfig_for(self, name: str) -> Path:
         """A kubeconfig of one of `users`, by user name."""
         path = self._folder / "kubeconfigs" / name.replace(":", "-")
@@ -228,10 +234,17 @@ class Sandbox(Cluster):
         return path
 
     async def restart(self, name: str) -> None:
-        """Start `controllers`, `node` or `dataplane` again after its process has ended, or end it first."""
+        """Start a process again after it has ended, or end it first: `controllers`, `node`, `dataplane` or `apiserver`.
+
+        The API server, which must be the sandbox's own, keeps its address, and its objects if it was not killed.
+        """
         child = self.child(name)
         self._children.remove(child)
         await child.stop()
+        if name == "apiserver":
+            port = urlsplit(self.api_url).port or 0
+            await resume_sandbox_api(self._folder, self._children, port=port)
+            return
         begin = {"controllers": self._start_controllers, "node": self._start_node, "dataplane": self._start_plane}
         await begin[name]()
 

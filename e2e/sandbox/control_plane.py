@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import ssl
 import sys
@@ -30,13 +31,18 @@ class ApiEndpoint:
 async def start_sandbox_api(
     folder: Path, users: tuple[User, ...], children: list[Child], assets: Path | None = None
 ) -> ApiEndpoint:
-    """Start the simulated API server."""
-    tokens = folder / TOKENS_FILE
-    write_tokens(tokens, users, with_uid=False)
+    """Start the simulated API server with an empty cluster."""
+    write_tokens(folder / TOKENS_FILE, users, with_uid=False)
+    shutil.rmtree(folder / "apiserver", ignore_errors=True)
+    (folder / "apiserver").mkdir()
+    return await resume_sandbox_api(folder, children, port=0)
+
+
+async def resume_sandbox_api(folder: Path, children: list[Child], *, port: int) -> ApiEndpoint:
+    """Start the simulated API server with the objects it had when it was stopped."""
     data = folder / "apiserver"
-    data.mkdir(exist_ok=True)
-    argv = [sys.executable, "-m", "e2e.sandbox.apiserver", "--host", HOST, "--port", "0"]
-    argv += ["--tokens", str(tokens), "--data-dir", str(data)]
+    argv = [sys.executable, "-m", "e2e.sandbox.apiserver", "--host", HOST, "--port", str(port), "--keep"]
+    argv += ["--tokens", str(folder / TOKENS_FILE), "--data-dir", str(data)]
     child = await Child.start("apiserver", argv, folder / "logs")
     children.append(child)
     answer = await child.ready_line()

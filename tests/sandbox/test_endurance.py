@@ -78,6 +78,22 @@ async def test_controllers_that_were_away_catch_up(tmp_path):
         assert len(await bench.pods("web")) == 3
 
 
+async def test_everybody_goes_on_after_the_api_server_was_away(tmp_path):
+    async with Sandbox(tmp_path / "data") as sandbox, sandbox.client() as client:
+        bench = Bench(client, "default", sandbox)
+        await bench.deploy(echo("web", replicas=2))
+        await bench.expose("web")
+        await bench.rolled_out("web")
+        before = {pod["metadata"]["uid"] for pod in await bench.pods("web")}
+        await sandbox.restart("apiserver")
+        assert {pod["metadata"]["uid"] for pod in await bench.pods("web")} == before
+        await bench.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
+        await bench.rolled_out("web")
+        pods = await bench.ready_pods("web", 3)
+        assert before < {pod["metadata"]["uid"] for pod in pods}
+        assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods} == {0}
+
+
 def test_nothing_outlives_a_cluster_that_is_killed(tmp_path):
     folder = tmp_path / "cluster"
     argv = [sys.executable, "-m", "e2e.sandbox", "up", "--data-dir", str(folder)]
