@@ -91,8 +91,8 @@ class Story:
 
     async def apply(self, *objects: dict[str, Any]) -> None:
         """kubectl apply."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        await self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
+        documents = "\n---\n".join(json.dumps(item) for item in objects)
+        await self.kubectl("apply", "--server-side", "-f", "-", stdin=documents)
 
     async def run(self) -> Summary:
         """Tell it from the beginning to the end; raises TimeoutError when something does not happen."""
