@@ -37,6 +37,7 @@ def test_command_line_of_the_server() -> None:
         "--max-request-bytes": "67108864",
         "--max-concurrency": "0",
         "--warmup-requests": "10",
+        "--shadow-file": "/etc/slipway/shadow/shadow.json",
         "--grace": "60s",
         "--http-port": "8080",
         "--grpc-port": "9000",
@@ -154,7 +155,9 @@ def test_overlay_merges_named_items_and_replaces_plain_lists() -> None:
     ]  # fmt: skip
     assert [variable["name"] for variable in server["env"]][-2:] == ["HOME", "EXTRA"]
     assert {"name": "HOME", "value": "/data"} in server["env"]
-    assert [mount["mountPath"] for mount in server["volumeMounts"]] == ["/tmp", "/models/models", "/shared"]
+    assert [mount["mountPath"] for mount in server["volumeMounts"]] == [
+        "/tmp", "/etc/slipway/shadow", "/models/models", "/shared",
+    ]  # fmt: skip
     assert [container["name"] for container in pod["containers"]] == ["server", "sidecar"]
     assert pod["volumes"][0] == {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}
     assert pod["tolerations"] == [{"operator": "Exists"}]

@@ -13,7 +13,7 @@ from slipway.kube.client import FIELD_MANAGER, Client
 from slipway.kube.comparison import difference
 from slipway.kube.drift import Drift, DriftLedger, Place
 from slipway.kube.failures import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
-from slipway.kube.kinds import CHILDREN, DEPLOYMENT, POD_DISRUPTION_BUDGET, Kind, kind_of
+from slipway.kube.kinds import CHILDREN, CONFIG_MAP, DEPLOYMENT, POD_DISRUPTION_BUDGET, Kind, kind_of
 from slipway.kube.metadata import (
     APPLIED_HASH,
     Key,
@@ -29,7 +29,7 @@ __all__ = ["Applied", "Applier", "Operation", "Owner", "Step", "plan"]
 
 Object = Mapping[str, Any]
 
-_INDEPENDENT = frozenset({DEPLOYMENT, POD_DISRUPTION_BUDGET})
+_INDEPENDENT = frozenset({DEPLOYMENT, POD_DISRUPTION_BUDGET, CONFIG_MAP})
 """Kinds whose refusal does not stop what comes after: no weight depends on them but through what is observed."""
 
 REFUSAL_HOLDS = 15.0

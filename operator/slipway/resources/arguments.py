@@ -7,6 +7,7 @@ from slipway.api.revisions import Revision
 from slipway.api.versions import TensorSpec
 from slipway.resources.artefacts import artefact_of
 from slipway.resources.durations import plain_duration
+from slipway.resources.shadow import SHADOW_FILE
 
 __all__ = ["GOLDENS_PATH", "GRPC_PORT", "HTTP_PORT", "serve_arguments"]
 
@@ -39,6 +40,7 @@ def serve_arguments(model: str, revision: Revision) -> list[str]:
         arguments += ["--inputs", _tensors(version.inputs)]
     if version.outputs:
         arguments += ["--outputs", _tensors(version.outputs)]
+    arguments += ["--shadow-file", SHADOW_FILE]
     arguments += ["--grace", plain_duration(runtime.termination_grace_period)]
     arguments += ["--http-port", str(HTTP_PORT), "--grpc-port", str(GRPC_PORT)]
     return arguments + list(runtime.args)

@@ -10,6 +10,7 @@ from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
 from slipway.resources.identity import Identity, RenderOptions
 from slipway.resources.providers import provider_of
+from slipway.resources.shadow import shadow_objects
 from slipway.resources.workloads import controller_revision, deployment, disruption_budget
 
 __all__ = ["APPLIED_HASH", "desired"]
@@ -41,6 +42,7 @@ def desired(
         objects.append(deployment(identity, spec, entry, revisions[entry.revision], options))
         objects.append(disruption_budget(identity, entry))
     objects += provider.routes(identity, spec, status.versions, options)
+    objects += shadow_objects(identity, spec, status, options, objects)
     return tuple(_with_hash(item) for item in objects)
 
 

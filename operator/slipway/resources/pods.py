@@ -8,6 +8,7 @@ from slipway.resources.arguments import GOLDENS_PATH, GRPC_PORT, HTTP_PORT, serv
 from slipway.resources.artefacts import artefact_of
 from slipway.resources.identity import Identity, RenderOptions, revision_labels, selector_labels
 from slipway.resources.overlay import lay_over
+from slipway.resources.shadow import shadow_mount, shadow_volume
 
 __all__ = ["SERVER", "pod_template"]
 
@@ -46,7 +47,7 @@ def _annotations() -> dict[str, str]:
 
 def _pod_spec(identity: Identity, revision: Revision, options: RenderOptions) -> dict[str, Any]:
     runtime = revision.runtime
-    volumes = [{"name": "tmp", "emptyDir": {}}, *artefact_of(revision.version.uri).volumes()]
+    volumes = [{"name": "tmp", "emptyDir": {}}, shadow_volume(identity), *artefact_of(revision.version.uri).volumes()]
     if revision.version.goldens is not None:
         volumes.append({"name": "goldens", "configMap": {"name": revision.version.goldens.config_map}})
     spec: dict[str, Any] = {
@@ -65,7 +66,11 @@ def _pod_spec(identity: Identity, revision: Revision, options: RenderOptions) ->
 
 def _server(identity: Identity, revision: Revision, options: RenderOptions) -> dict[str, Any]:
     runtime = revision.runtime
-    mounts = [{"name": "tmp", "mountPath": "/tmp"}, *artefact_of(revision.version.uri).mounts()]  # noqa: S108
+    mounts = [
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+        shadow_mount(),
+        *artefact_of(revision.version.uri).mounts(),
+    ]
     if revision.version.goldens is not None:
         mounts.append({"name": "goldens", "mountPath": GOLDENS_PATH, "readOnly": True})
     server: dict[str, Any] = {
