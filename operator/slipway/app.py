@@ -21,7 +21,7 @@ from slipway.engine.engine import Engine, Settings
 from slipway.engine.probe import ProbeService
 from slipway.engine.telemetry import Telemetry
 from slipway.kube.client import Client
-from slipway.kube.kinds import MESH, MODEL_DEPLOYMENT, WATCHED, Kind
+from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, WATCHED, Kind
 from slipway.kube.metadata import OWN_SELECTOR
 from slipway.kube.transport import ApiTransport, Transport, load_configuration
 from slipway.metrics import PrometheusSource
@@ -108,7 +108,7 @@ def kopf_settings(namespaced: bool) -> kopf.OperatorSettings:
     settings.scanning.disabled = namespaced
     settings.process.ultimate_exiting_timeout = EXIT_TIMEOUT
     for kind in WATCHED:
-        if kind != MODEL_DEPLOYMENT and kind not in MESH:
+        if kind != MODEL_DEPLOYMENT and kind not in SHARED:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = OWN_SELECTOR
     return settings
 

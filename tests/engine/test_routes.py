@@ -1,7 +1,9 @@
 from typing import Any
 
 import pytest
-from slipway.engine.routes import claimed_by_others, traffic_view
+from slipway.api.traffic import Provider
+from slipway.engine.claims import claimed_by_others
+from slipway.engine.routes import traffic_view
 from slipway.kube.cache import Cache
 from slipway.kube.drift import DriftLedger
 from slipway.kube.kinds import DESTINATION_RULE, VIRTUAL_SERVICE
@@ -38,7 +40,7 @@ class Mesh:
         )
 
     def view(self):
-        return traffic_view(self.cache, DriftLedger(), KEY, "uid-m")
+        return traffic_view(self.cache, DriftLedger(), KEY, "uid-m", Provider.ISTIO)
 
     def claim(self):
         return claimed_by_others(self.cache, KEY, "uid-m", HOSTS, GATEWAYS)
@@ -87,7 +89,7 @@ def test_an_unrepaired_drift_is_told(mesh):
     mesh.add(http=[])
     ledger = DriftLedger(limit=0)
     ledger.assess(VIRTUAL_SERVICE, KEY, "kubectl-edit", "spec.http", 0.0)
-    view = traffic_view(mesh.cache, ledger, KEY, "uid-m")
+    view = traffic_view(mesh.cache, ledger, KEY, "uid-m", Provider.ISTIO)
     assert (view.drifted, view.foreign_manager) == (True, "kubectl-edit")
 
 

@@ -1,17 +1,19 @@
 """The snapshot of the cluster that one reconcile decides on, built from the cache."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from slipway.api.observed import Definition, Observed, PodView, ProbeView, RevisionView
 from slipway.api.revisions import Revision, revision_from_definition
+from slipway.api.traffic import Provider
+from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.pods import pod_view, replica_failure
-from slipway.engine.routes import claimed_by_others, traffic_view
+from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
 from slipway.kube.drift import Place
-from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, MESH, POD, VIRTUAL_SERVICE
+from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, VIRTUAL_SERVICE
 from slipway.kube.metadata import Key, controller, is_ours, is_predecessors, key_of, label, uid_of
 from slipway.resources.identity import REVISION_LABEL, VERSION_LABEL
 
@@ -78,6 +80,7 @@ class Observer:
         """What the cluster holds for a ModelDeployment as read from the API server."""
         key, uid = key_of(raw), uid_of(raw)
         definitions = self._definitions(key, uid)
+        provider = provider_named(raw.get("spec") or {})
         return Observed(
             name=key.name,
             namespace=key.namespace,
@@ -85,9 +88,9 @@ class Observer:
             generation=int(raw["metadata"].get("generation") or 0),
             revisions=await self._revisions(key, uid, definitions),
             definitions=definitions,
-            traffic=traffic_view(self._cache, self._applier.ledger, key, uid),
-            conflict=await self._conflict(raw),
-            mesh_missing=not all(self._cache.served(kind) for kind in MESH),
+            traffic=traffic_view(self._cache, self._applier.ledger, key, uid, provider),
+            conflict=await self._conflict(raw, provider),
+            mesh_missing=missing_kinds(self._cache, provider),
         )
 
     def _definitions(self, key: Key, uid: str) -> dict[str, Definition]:
@@ -135,7 +138,7 @@ class Observer:
             return ProbeView(None, "GoldensMissing", goldens)
         return self._prober.view(revision, pods, goldens, key.name, key=key)
 
-    async def _conflict(self, raw: Mapping[str, Any]) -> str:
+    async def _conflict(self, raw: Mapping[str, Any], provider: Provider) -> str:
         key, uid = key_of(raw), uid_of(raw)
         place = self._remarks.conflicts.get(key)
         if place is not None:
@@ -143,11 +146,24 @@ class Observer:
             if text:
                 return text
             del self._remarks.conflicts[key]
-        traffic = (raw.get("spec") or {}).get("traffic") or {}
-        if traffic.get("provider", "istio") != "istio" or not self._cache.served(VIRTUAL_SERVICE):
-            return ""
-        hosts = [f"{key.name}.{key.namespace}.svc.{self._domain}", *_strings(traffic.get("hosts"))]
-        return claimed_by_others(self._cache, key, uid, hosts, _strings(traffic.get("gateways")))
+        return self._claim(key, uid, (raw.get("spec") or {}).get("traffic") or {}, provider)
+
+    def _claim(self, key: Key, uid: str, traffic: Mapping[str, Any], provider: Provider) -> str:
+        """Why a host belongs to somebody else."""
+        hosts, gateways = _strings(traffic.get("hosts")), _strings(traffic.get("gateways"))
+        match provider:
+            case Provider.GATEWAY_API:
+                return claimed_by_routes(self._cache, key, uid, hosts, gateways)
+            case Provider.NONE:
+                return ""
+            case Provider.ISTIO:
+                delegated = (traffic.get("virtualService") or {}).get("delegate") is True
+                if delegated or not self._cache.served(VIRTUAL_SERVICE):
+                    return ""
+                hosts = [f"{key.name}.{key.namespace}.svc.{self._domain}", *hosts]
+                return claimed_by_others(self._cache, key, uid, hosts, gateways)
+            case unreachable:
+                assert_never(unreachable)
 
     async def _still_foreign(self, place: Place, key: Key, uid: str) -> str:
         kind, where = place

@@ -9,7 +9,7 @@ from slipway.engine.telemetry import Telemetry
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
 from slipway.kube.failures import ApiError, ForbiddenError, NotFoundError
-from slipway.kube.kinds import MESH, MODEL_DEPLOYMENT, WATCHED, Kind
+from slipway.kube.kinds import MODEL_DEPLOYMENT, OPTIONAL, SHARED, WATCHED, Kind
 from slipway.kube.metadata import OWN_SELECTOR, Key
 
 __all__ = ["Resync"]
@@ -87,15 +87,14 @@ class Resync:
             self._on_changed(key)
 
     async def _list(self, kind: Kind) -> set[Key]:
-        mesh = kind in MESH
         changed: set[Key] = set()
         scopes: Sequence[str | None] = self._namespaces or (None,)
-        selector = "" if mesh or kind == MODEL_DEPLOYMENT else OWN_SELECTOR
+        selector = "" if kind in SHARED or kind == MODEL_DEPLOYMENT else OWN_SELECTOR
         try:
             for scope in scopes:
                 changed |= await self._take(kind, scope, selector)
         except NotFoundError:
-            if not mesh:
+            if kind not in OPTIONAL:
                 raise
             return self._cache.unserved(kind)
         except ForbiddenError as error:

@@ -1,55 +1,68 @@
-"""What the router holds, read back from the VirtualService and the DestinationRule, and who else claims our hosts."""
+"""What the router holds, read back from the objects that a provider reads.
 
-from collections.abc import Iterable, Mapping
+Whatever somebody wrote there, the weights read sum to at most 100: a status with more would be refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slipway.api.observed import TrafficView
+from slipway.api.traffic import Provider
 from slipway.kube.cache import Cache
 from slipway.kube.drift import DriftLedger
-from slipway.kube.kinds import DESTINATION_RULE, VIRTUAL_SERVICE
-from slipway.kube.metadata import Key, controller, created_at, is_ours, key_of
+from slipway.kube.kinds import DESTINATION_RULE, HTTP_ROUTE, MESH, SERVICE, VIRTUAL_SERVICE, Kind
+from slipway.kube.metadata import Key, is_ours, key_of, label
+from slipway.resources.gateway_api import GRPC_SUFFIX
+from slipway.resources.identity import REVISION_LABEL
+from slipway.resources.routing import DEFAULT_ROUTE
 
-__all__ = ["claimed_by_others", "traffic_view"]
-
-DEFAULT_ROUTE = "default"
-MESH = "mesh"
+__all__ = ["missing_kinds", "provider_named", "traffic_view"]
 
 Object = Mapping[str, Any]
 
 
-def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str) -> TrafficView:
+def provider_named(spec: Mapping[str, Any]) -> Provider:
+    """The provider of a spec that may not be valid; Istio where it names none that is known."""
+    traffic = spec.get("traffic")
+    named = traffic.get("provider") if isinstance(traffic, Mapping) else None
+    return Provider(named) if named in {provider.value for provider in Provider} else Provider.ISTIO
+
+
+def missing_kinds(cache: Cache, provider: Provider) -> bool:
+    """Whether the API server lacks a kind that the provider cannot do without."""
+    return not all(cache.served(kind) for kind in _READERS[provider].needed)
+
+
+def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider: Provider) -> TrafficView:
     """Weights of the default route and subsets that exist, as far as the objects are ours."""
-    route = _own(cache.get(VIRTUAL_SERVICE, key), uid)
-    rule = _own(cache.get(DESTINATION_RULE, key), uid)
-    drift = ledger.unrepaired([(VIRTUAL_SERVICE, key), (DESTINATION_RULE, key)])
+    reader = _READERS[provider]
+    route = _own(cache.get(reader.route, key), uid)
+    drift = ledger.unrepaired(_written(key))
     return TrafficView(
         exists=route is not None,
-        weights=_weights(route) if route else {},
-        subsets=frozenset(str(subset.get("name")) for subset in _items(rule, "subsets")),
+        weights=reader.weights(route) if route else {},
+        subsets=frozenset(reader.subsets(cache, key, uid)),
         drifted=drift is not None,
         foreign_manager=drift.manager if drift else "",
     )
 
 
-def claimed_by_others(cache: Cache, key: Key, uid: str, hosts: Iterable[str], gateways: Iterable[str]) -> str:
-    """Why one of our hosts belongs to somebody else; empty when none does.
+def _written(key: Key) -> Iterable[tuple[Kind, Key]]:
+    """Every object that may lead traffic."""
+    yield from ((kind, key) for kind in (VIRTUAL_SERVICE, DESTINATION_RULE, HTTP_ROUTE, SERVICE))
+    yield HTTP_ROUTE, Key(key.namespace, f"{key.name}{GRPC_SUFFIX}")
 
-    Istio gives a host on a gateway whole to the oldest VirtualService that names it and drops the others without a
-    word. While we have none, every other one is older than ours would be.
-    """
-    ours = _own(cache.get(VIRTUAL_SERVICE, key), uid)
-    wanted = {MESH, *(_full_gateway(name, key.namespace) for name in gateways)}
-    for host in hosts:
-        for other in cache.claiming(host, key.namespace):
-            if key_of(other) == key and (ours is not None or _is_leftover(other, key)):
-                continue
-            shared = wanted & _gateways(other)
-            if shared and _reaches(other, key.namespace) and (ours is None or _rank(other) < _rank(ours)):
-                return (
-                    f"host {host} on gateway {min(shared)} is claimed by VirtualService {key_of(other)}"
-                    f"{_described(other)}; remove the host there or here"
-                )
-    return ""
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How one provider is read back."""
+
+    needed: Sequence[Kind]
+    route: Kind
+    """Kind of the object, named as the ModelDeployment, that holds the weights."""
+    weights: Callable[[Object], dict[str, int]]
+    subsets: Callable[[Cache, Key, str], Iterable[str]]
 
 
 def _own(obj: Object | None, uid: str) -> Object | None:
@@ -60,47 +73,56 @@ def _items(obj: Object | None, name: str) -> list[Mapping[str, Any]]:
     return list((obj or {}).get("spec", {}).get(name) or ())
 
 
-def _weights(route: Object) -> dict[str, int]:
+def _istio_weights(route: Object) -> dict[str, int]:
     default = next((item for item in _items(route, "http") if item.get("name") == DEFAULT_ROUTE), {})
-    weights: dict[str, int] = {}
     destinations = default.get("route") or ()
-    for entry in destinations:
-        subset = str((entry.get("destination") or {}).get("subset") or "")
-        # A lone destination takes everything, whatever its weight says; among several one without weight gets nothing.
-        weight = 100 if len(destinations) == 1 else int(entry.get("weight") or 0)
-        weights[subset] = weights.get(subset, 0) + weight
-    return weights
+    # A lone destination takes everything, whatever its weight says; among several one without weight gets nothing.
+    lone = len(destinations) == 1
+    named = [
+        (str((entry.get("destination") or {}).get("subset") or ""), 1 if lone else entry.get("weight") or 0)
+        for entry in destinations
+    ]
+    return _shares(named)
 
 
-def _gateways(route: Object) -> set[str]:
-    """Gateways of a VirtualService by namespace and name."""
-    names = (route.get("spec") or {}).get("gateways") or (MESH,)
-    return {_full_gateway(name, key_of(route).namespace) for name in names}
+def _http_route_weights(route: Object) -> dict[str, int]:
+    """Weights of the rule that takes everything; a backend without a weight weighs 1."""
+    default = next((rule for rule in _items(route, "rules") if not _has_conditions(rule)), {})
+    return _shares([(str(ref.get("name")), ref.get("weight", 1)) for ref in default.get("backendRefs") or ()])
 
 
-def _full_gateway(name: str, namespace: str) -> str:
-    return name if name == MESH or "/" in name else f"{namespace}/{name}"
+def _has_conditions(rule: Mapping[str, Any]) -> bool:
+    matches: Sequence[Mapping[str, Any]] = rule.get("matches") or ({},)
+    return all(any(match.get(field) for field in ("headers", "queryParams", "method")) for match in matches)
 
 
-def _reaches(route: Object, namespace: str) -> bool:
-    """Whether a VirtualService is visible to clients in a namespace."""
-    exports = (route.get("spec") or {}).get("exportTo") or ("*",)
-    own = key_of(route).namespace
-    return any(export in ("*", namespace) or (export == "." and own == namespace) for export in exports)
+def _service_weights(service: Object) -> dict[str, int]:
+    selected = ((service.get("spec") or {}).get("selector") or {}).get(REVISION_LABEL)
+    return {selected: 100} if selected else {}
 
 
-def _rank(route: Object) -> tuple[float, str, str]:
-    """Istio's order of precedence: older first, then by name and namespace."""
-    key = key_of(route)
-    return created_at(route), key.name, key.namespace
+def _shares(named: Sequence[tuple[str, Any]]) -> dict[str, int]:
+    """Weights by revision in per cent; those that sum to something else than 100 are proportions, rounded down."""
+    weights: dict[str, int] = {}
+    for name, weight in named:
+        weights[name] = weights.get(name, 0) + max(0, int(weight))
+    total = sum(weights.values())
+    return {name: weight * 100 // total for name, weight in weights.items()} if total else weights
 
 
-def _is_leftover(route: Object, key: Key) -> bool:
-    """Whether a VirtualService at our own place is that of a deleted ModelDeployment, which will be collected."""
-    owner = controller(route)
-    return owner is not None and owner.get("kind") == "ModelDeployment" and owner.get("name") == key.name
+def _rule_subsets(cache: Cache, key: Key, uid: str) -> Iterable[str]:
+    rule = _own(cache.get(DESTINATION_RULE, key), uid)
+    return [str(subset.get("name")) for subset in _items(rule, "subsets")]
 
 
-def _described(route: Object) -> str:
-    owner = controller(route)
-    return f" of {owner.get('kind')} {owner.get('name')}" if owner else ""
+def _service_subsets(cache: Cache, key: Key, uid: str) -> Iterable[str]:
+    """Revisions that have a Service of their own."""
+    owned = [obj for obj in cache.owned(SERVICE, key) if is_ours(obj, uid)]
+    return [key_of(obj).name for obj in owned if label(obj, REVISION_LABEL) == key_of(obj).name]
+
+
+_READERS: Mapping[Provider, _Reader] = {
+    Provider.ISTIO: _Reader(MESH, VIRTUAL_SERVICE, _istio_weights, _rule_subsets),
+    Provider.GATEWAY_API: _Reader((HTTP_ROUTE,), HTTP_ROUTE, _http_route_weights, _service_subsets),
+    Provider.NONE: _Reader((), SERVICE, _service_weights, _service_subsets),
+}

@@ -8,18 +8,25 @@ from urllib.parse import quote
 from slipway.api.spec import GROUP, KIND, PLURAL, VERSION
 
 __all__ = [
+    "AUTHORIZATION_POLICY",
     "CHILDREN",
     "CONFIG_MAP",
     "CONTROLLER_REVISION",
     "DEPLOYMENT",
     "DESTINATION_RULE",
+    "ENVOY_FILTER",
     "EVENT",
+    "HTTP_ROUTE",
     "LEASE",
     "MESH",
     "MODEL_DEPLOYMENT",
+    "OPTIONAL",
     "POD",
     "POD_DISRUPTION_BUDGET",
+    "POLICIES",
+    "REQUEST_AUTHENTICATION",
     "SERVICE",
+    "SHARED",
     "VIRTUAL_SERVICE",
     "WATCHED",
     "Kind",
@@ -62,17 +69,49 @@ POD_DISRUPTION_BUDGET = Kind("policy", "v1", "poddisruptionbudgets", "PodDisrupt
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 VIRTUAL_SERVICE = Kind("networking.istio.io", "v1", "virtualservices", "VirtualService")
 DESTINATION_RULE = Kind("networking.istio.io", "v1", "destinationrules", "DestinationRule")
+ENVOY_FILTER = Kind("networking.istio.io", "v1alpha3", "envoyfilters", "EnvoyFilter")
+REQUEST_AUTHENTICATION = Kind("security.istio.io", "v1", "requestauthentications", "RequestAuthentication")
+AUTHORIZATION_POLICY = Kind("security.istio.io", "v1", "authorizationpolicies", "AuthorizationPolicy")
+HTTP_ROUTE = Kind("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
 
 MESH = (VIRTUAL_SERVICE, DESTINATION_RULE)
-"""Kinds of the mesh: all of the cluster's are watched, since hosts may be claimed anywhere; they may be absent."""
+"""Kinds that every object with provider istio needs."""
 
-CHILDREN = (VIRTUAL_SERVICE, DESTINATION_RULE, POD_DISRUPTION_BUDGET, DEPLOYMENT, SERVICE, CONTROLLER_REVISION)
+POLICIES = (REQUEST_AUTHENTICATION, AUTHORIZATION_POLICY, ENVOY_FILTER)
+"""Kinds of Istio that only some objects need."""
+
+OPTIONAL = (*MESH, *POLICIES, HTTP_ROUTE)
+"""Kinds that the API server may not know."""
+
+SHARED = (*MESH, HTTP_ROUTE)
+"""Kinds of which all of the cluster's are watched, not only our own: hosts may be claimed anywhere."""
+
+CHILDREN = (
+    VIRTUAL_SERVICE,
+    HTTP_ROUTE,
+    DESTINATION_RULE,
+    *POLICIES,
+    POD_DISRUPTION_BUDGET,
+    DEPLOYMENT,
+    CONFIG_MAP,
+    SERVICE,
+    CONTROLLER_REVISION,
+)
 """Kinds that Slipway writes, in the order in which what is no longer wanted is deleted: routes go first."""
 
-WATCHED = (MODEL_DEPLOYMENT, DEPLOYMENT, POD, SERVICE, CONTROLLER_REVISION, POD_DISRUPTION_BUDGET, *MESH)
+WATCHED = (
+    MODEL_DEPLOYMENT,
+    DEPLOYMENT,
+    POD,
+    SERVICE,
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    POD_DISRUPTION_BUDGET,
+    *OPTIONAL,
+)
 """Kinds kept in the cache."""
 
-_KNOWN = {(kind.api_version, kind.name): kind for kind in (*WATCHED, CONFIG_MAP, EVENT, LEASE)}
+_KNOWN = {(kind.api_version, kind.name): kind for kind in (*WATCHED, EVENT, LEASE)}
 
 
 def kind_of(obj: Mapping[str, Any]) -> Kind:
