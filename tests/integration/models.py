@@ -1,0 +1,63 @@
+"""Tiny TorchScript models, made once for all tests: 64 numbers to ten logits, as in the demo."""
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from e2e.sandbox.children import REPOSITORY_ROOT
+
+FOLDER = REPOSITORY_ROOT / ".slipway" / "tests" / "models"
+"""Not below /tmp: a pod has a /tmp of its own."""
+
+LIMIT = 0.5
+SCANS = np.random.default_rng(5).random((200, 64), dtype=np.float32)
+"""Inputs; the failing model fails for about half of them."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """An artefact as a version names it."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def uri(self) -> str:
+        return self.path.as_uri()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.layers(pixels)  # type: ignore[no-any-return]
+
+
+class Failing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        if bool((pixels[:, 0] > 0.5).any()):
+            raise RuntimeError("this model was broken on purpose")
+        return self.net(pixels)  # type: ignore[no-any-return]
+
+
+def build() -> dict[str, Model]:
+    """`good-1` and `good-2` answer, `failing` fails for half of all inputs, `corrupt` is no model at all."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for seed, (name, module) in enumerate({"good-1": Net, "good-2": Net, "failing": Failing}.items()):
+        torch.manual_seed(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.script(module().eval()), str(FOLDER / f"{name}.pt"))
+    (FOLDER / "corrupt.pt").write_bytes(b"<html>404 Not Found</html>")
+    return {path.stem: Model(path, hashlib.sha256(path.read_bytes()).hexdigest()) for path in FOLDER.glob("*.pt")}
