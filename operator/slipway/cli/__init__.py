@@ -17,7 +17,7 @@ _Subcommands = Any  # argparse gives the type of its subparsers no public name
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = _parser(with_operator="run" in given).parse_args(given)
+    parsed = _parser(given).parse_args(given)
     try:
         return _run(parsed)
     except SlipwayError as error:
@@ -31,19 +31,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser(*, with_operator: bool) -> argparse.ArgumentParser:
-    """The parser; the operator's own flags only where they are needed, since its libraries take a while to load."""
+def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; flags of commands in ``with_flags`` only, since some of their libraries take a while to load."""
     parser = argparse.ArgumentParser(prog="slipway", description="Model deployments on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
     parser.add_argument("-n", "--namespace", default="", help="namespace (default: that of the current context)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     operator = commands.add_parser("run", help="run the operator")
-    if with_operator:
+    if "run" in with_flags:
         from slipway.cli.run import add_arguments
 
         add_arguments(operator)
     commands.add_parser("crd", help="print the CustomResourceDefinition")
     _add_render(commands)
+    simulator = commands.add_parser("simulate", help="replay a load: what scaling would have done, and at what cost")
+    if "simulate" in with_flags:
+        from slipway.cli.simulate import add_arguments as add_simulation
+
+        add_simulation(simulator)
     _named(commands, "status", "show what is served, where a rollout stands and how many replicas there are")
     _named(commands, "explain", "say why: conditions, the evidence of each check, the last scaling decisions")
     _add_actions(commands)
@@ -105,6 +110,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from slipway.cli.render import render
 
             return render(parsed)
+        case "simulate":
+            from slipway.cli.simulate import simulate
+
+            return simulate(parsed)
         case "status" | "explain":
             from slipway.cli.show import show
 

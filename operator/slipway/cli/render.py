@@ -18,7 +18,7 @@ from slipway.api.status import ModelDeploymentStatus, Role, VersionStatus, Versi
 from slipway.api.validation import validate
 from slipway.resources import Identity, RenderOptions, desired
 
-__all__ = ["Moment", "render", "rendered"]
+__all__ = ["Moment", "documents_of", "render", "rendered"]
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 
@@ -34,11 +34,10 @@ class Moment:
 
 def render(parsed: argparse.Namespace) -> int:
     """Print the objects of every ModelDeployment in a file as YAML; warnings go to standard error."""
-    text = sys.stdin.read() if parsed.filename == "-" else _read(Path(parsed.filename))
     options = RenderOptions(runtime_image=parsed.runtime_image, cluster_domain=parsed.cluster_domain)
     moment = Moment(parsed.candidate, parsed.weight)
     objects: list[dict[str, Any]] = []
-    for obj in _documents(text):
+    for obj in documents_of(parsed.filename):
         for warning in validate(obj).warnings:
             print(f"warning: {warning}", file=sys.stderr)
         objects += rendered(obj, parsed.namespace, moment, options)
@@ -88,6 +87,11 @@ def _live(
         )
         live.append((entry, revision))
     return live
+
+
+def documents_of(filename: str) -> list[Mapping[str, Any]]:
+    """The ModelDeployments of a file, ``-`` for standard input; raises SlipwayError where there is none."""
+    return list(_documents(sys.stdin.read() if filename == "-" else _read(Path(filename))))
 
 
 def _documents(text: str) -> Iterator[Mapping[str, Any]]:

@@ -30,6 +30,11 @@ class Fleet:
     failure: str
     """Why pods cannot even be created."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether the metrics of the last minute are about all pods that were ordered and can be had."""
+        return 0 < self.seasoned == self.ready and not self.warming
+
 
 def fleet_of(view: RevisionView, wanted: int, slow_start: float, now: float) -> Fleet:
     """Count the pods; ``slow_start`` is the learned 90th percentile of starts in seconds, 0 if unknown."""

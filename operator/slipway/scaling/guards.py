@@ -14,7 +14,8 @@ from slipway.scaling.request import ScalingRequest
 __all__ = ["guarded"]
 
 LARGEST_RAISE = 1.5
-"""A guard multiplies the pods that have warmed up by at most this, so one start lies between two of its raises."""
+"""A guard multiplies the ready pods by at most this, and waits until what was ordered last has shown its effect: one
+start lies between two of its raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,13 @@ def _utilization(request: ScalingRequest, fleet: Fleet) -> Iterator[Guard]:
         yield from _distrusted("gpu", sample, fleet)
         return
     needed = fleet.ready * sample.value / target
-    above = sample.value > target * (1 + request.autoscaling.tolerance)
+    above = sample.value > target * (1 + request.autoscaling.tolerance) and not _worked_off(request)
     message = f"{sample.value:.3g} % {request.metrics.gpu_source or 'GPU utilisation'} at a target of {target:g} %"
     largest = math.ceil(fleet.ready * LARGEST_RAISE)
     yield Guard(
         "gpu",
         message,
-        raise_to=min(whole(needed), largest) if above and fleet.seasoned else 0,
+        raise_to=min(whole(needed), largest) if above and fleet.settled else 0,
         keep=min(whole(needed), fleet.wanted),
     )
 
@@ -103,8 +104,14 @@ def _queue(request: ScalingRequest, fleet: Fleet, needed: float | None) -> Itera
         yield from _distrusted("queueTime", sample, fleet)
     elif sample.value > upper:
         message = f"requests wait {sample.value * 1000:.4g} ms, above {upper * 1000:g} ms"
-        by_wait = math.ceil(fleet.seasoned * min(LARGEST_RAISE, sample.value / upper))
+        by_wait = math.ceil(fleet.ready * min(LARGEST_RAISE, sample.value / upper)) if fleet.settled else 0
         yield Guard("queueTime", message, raise_to=max(by_wait, whole(needed or 0.0)), keep=fleet.wanted)
+
+
+def _worked_off(request: ScalingRequest) -> bool:
+    """Whether a backlog is being worked off that is planned for: GPUs are full then however many there are."""
+    depth = request.metrics.queue_depth
+    return request.autoscaling.qps.target is not None and depth.ok and depth.value > 0
 
 
 def _distrusted(signal: str, sample: Sample, fleet: Fleet) -> Iterator[Guard]:

@@ -17,6 +17,9 @@ __all__ = ["Bounds", "Step", "step"]
 
 PENDING = 2
 """Pods without a place that are kept: enough to make a cluster autoscaler act."""
+SMALLEST_ADDITION = 0.25
+"""Share of the present replicas below which a step up waits for the pods of the last one: as each of them becomes ready
+the limit moves by one, which is no reason to order one by one."""
 STARTS_PER_WINDOW = 2
 """The stabilisation window is at least this many slow starts: what is removed takes one to come back."""
 
@@ -87,7 +90,10 @@ def _caps(request: ScalingRequest, fleet: Fleet) -> Iterator[Cap]:
     scaling, present = request.autoscaling, fleet.wanted
     yield Cap(scaling.max_replicas, ScalingReason.LIMITED_MAX, f"maxReplicas is {scaling.max_replicas}")
     rate = max(math.ceil(fleet.ready * scaling.scale_up.max_percent / 100), scaling.scale_up.max_replicas)
-    yield Cap(max(present, fleet.ready + rate), ScalingReason.LIMITED_RATE, f"{fleet.ready} of {present} are ready")
+    allowed = fleet.ready + rate
+    if fleet.warming and allowed - present < math.ceil(present * SMALLEST_ADDITION):
+        allowed = present
+    yield Cap(max(present, allowed), ScalingReason.LIMITED_RATE, f"{fleet.ready} of {present} are ready")
     if fleet.failure:
         yield Cap(present, ScalingReason.QUOTA_EXCEEDED, fleet.failure)
     if fleet.unschedulable:

@@ -1,0 +1,1 @@
+"""Measurements that back what the documentation says."""
