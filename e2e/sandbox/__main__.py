@@ -17,7 +17,7 @@ from typing import Any
 
 from .binaries import helm_path, kubectl_path
 from .children import REPOSITORY_ROOT
-from .cluster import STATE_FILE, Sandbox
+from .cluster import STATE_FILE, Sandbox, User
 from .node.namespace import is_inside, run_again_inside
 
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "slipway-sandbox"
@@ -73,6 +73,7 @@ async def _serve(options: argparse.Namespace) -> None:
         scrape_interval=options.scrape_interval,
         propagation_delay=options.propagation_delay,
         images=options.images,
+        users=tuple(options.service_account),
         assets=Path(assets) if assets else None,
     )
     async with sandbox:
@@ -161,6 +162,13 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
+def _service_account(text: str) -> User:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name):
+        raise argparse.ArgumentTypeError(f"not NAMESPACE/NAME: {text}")
+    return User.service_account(namespace, name)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m e2e.sandbox", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -171,6 +179,14 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--scrape-interval", type=float, default=1.0, help="seconds")
     up.add_argument("--propagation-delay", type=float, default=0.1, help="seconds Envoy lags behind")
     up.add_argument("--images", type=Path, help="YAML file with more images")
+    up.add_argument(
+        "--service-account",
+        type=_service_account,
+        action="append",
+        default=[],
+        metavar="NAMESPACE/NAME",
+        help="pods with this account get a token and a kubeconfig",
+    )
     up.add_argument("--detach", action="store_true", help="go on in the background")
     up.set_defaults(run=_up)
     for name, run, text in (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -12,19 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
+from .node.process import die_with_parent
+
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 class ChildFailedError(RuntimeError):
     """A process of the sandbox did not start; the message ends with its last log lines."""
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _open_log(path: Path) -> IO[bytes]:
@@ -56,7 +51,7 @@ class Child:
                 cwd=REPOSITORY_ROOT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         return cls(name, process, log_path)
 

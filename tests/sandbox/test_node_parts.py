@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -10,16 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from e2e.sandbox.controllers.client import Access, ApiClient
 from e2e.sandbox.controllers.quantities import parse_quantity, pod_requests, quality_of_service
 from e2e.sandbox.controllers.selectors import matches
 from e2e.sandbox.node.addresses import AddressPool, LoopbackRange
+from e2e.sandbox.node.certificate import self_signed
 from e2e.sandbox.node.environment import command_line, expand, field_value, resource_value
 from e2e.sandbox.node.gpus import GpuTable
+from e2e.sandbox.node.identity import account_token
 from e2e.sandbox.node.images import Image, ImageTable, split_reference
 from e2e.sandbox.node.logs import LogFile, LogQuery, last_text, read_log
 from e2e.sandbox.node.process import LocalProcess, run_to_end
 from e2e.sandbox.node.reaper import kill_marked
 from e2e.sandbox.node.volumes import Mounts
+from e2e.sandbox.tokens import User, write_tokens
 
 POD = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "x", "a/b": "y"}},
@@ -209,3 +214,18 @@ def test_the_reaper_acts_when_its_parent_is_gone():
     reaper.communicate(timeout=20)
     assert reaper.returncode == 0
     assert marked.wait(5) == -signal.SIGKILL
+
+
+async def test_logs_can_be_served_by_https(tmp_path):
+    certificate, key = self_signed("node", tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    assert key.stat().st_mode & 0o077 == 0
+
+
+async def test_static_tokens_name_the_service_account(tmp_path):
+    users = (User("admin"), User.service_account("models", "robot"))
+    write_tokens(tmp_path / "tokens.csv", users, with_uid=True)
+    pod = {"metadata": {"namespace": "models"}, "spec": {"serviceAccountName": "robot"}}
+    client = ApiClient(Access("https://api.invalid"), "tests")
+    assert await account_token(client, pod, tmp_path / "tokens.csv") == users[1].token

@@ -33,7 +33,10 @@ class Mounts:
 
 
 class PodVolumes:
-    """The volumes of one pod, below `folder`; claims live in `claims_folder` and outlive the pod."""
+    """The volumes of one pod, below `folder`; claims live in `claims_folder` and outlive the pod.
+
+    ConfigMaps and Secrets are written when the pod starts and are not followed afterwards, unlike a kubelet's.
+    """
 
     def __init__(
         self, client: ApiClient, pod: Obj, folder: Path, claims_folder: Path, tokens_file: Path | None = None
