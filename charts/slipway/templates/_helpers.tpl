@@ -1,0 +1,98 @@
+{{- define "slipway.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "slipway.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else if contains (include "slipway.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "slipway.name" .) | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slipway.selector" -}}
+app.kubernetes.io/name: {{ include "slipway.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "slipway.labels" -}}
+{{ include "slipway.selector" . }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: slipway
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- end -}}
+
+{{- define "slipway.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "slipway.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed where serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slipway.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "slipway.apis" -}}
+{{- $apis := list -}}
+{{- if .Values.istio.enabled }}{{ $apis = append $apis "istio" }}{{ end -}}
+{{- if .Values.istio.policies }}{{ $apis = append $apis "istio-policies" }}{{ end -}}
+{{- if .Values.gatewayApi.enabled }}{{ $apis = append $apis "gateway-api" }}{{ end -}}
+{{- join "," $apis | default "none" -}}
+{{- end -}}
+
+{{/* Rights in every namespace that is worked in. tests/chart compares them with what the operator calls. */}}
+{{- define "slipway.rules" -}}
+- apiGroups: [slipway.dev]
+  resources: [modeldeployments]
+  verbs: [get, list, watch]
+- apiGroups: [slipway.dev]
+  resources: [modeldeployments/status]
+  verbs: [patch]
+# Only asked for where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift.
+- apiGroups: [slipway.dev]
+  resources: [modeldeployments/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments, controllerrevisions]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [get, create, patch]
+{{- if .Values.istio.enabled }}
+- apiGroups: [networking.istio.io]
+  resources: [virtualservices, destinationrules]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.istio.policies }}
+- apiGroups: [networking.istio.io]
+  resources: [envoyfilters]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [security.istio.io]
+  resources: [requestauthentications, authorizationpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.gatewayApi.enabled }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- end -}}
