@@ -62,9 +62,15 @@ RULE_CASES = (
     ),
     RuleCase(
         "mirror-version-exists",
-        with_two(traffic={"mirror": {"version": "v2", "percent": 5}}),
+        with_two(serve="v2", traffic={"mirror": {"version": "v2", "percent": 5}}),
         with_two(traffic={"mirror": {"version": "v3", "percent": 5}}),
         "spec.traffic.mirror.version",
+    ),
+    RuleCase(
+        "none-cannot-split",
+        model_deployment(traffic={"provider": "none"}, rollout={"strategy": "BlueGreen"}),
+        model_deployment(traffic={"provider": "none"}),
+        "spec.rollout.strategy",
     ),
     RuleCase(
         "uri-shape",

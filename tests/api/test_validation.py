@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from slipway.api.provider_limits import untranslatable
 from slipway.api.validation import validate
 
 from .cases import V1, model_deployment, with_check, with_two
@@ -62,10 +63,6 @@ def test_mistakes_are_told_by_the_names_of_the_api(spec: dict[str, Any], field: 
         ({"runtime": {"tenants": {"header": "x-tenant", "default": {"priority": 2}}}}, "spec.runtime.tenants"),
         ({"runtime": {"cache": {"maxBytes": "1Gi"}}}, "spec.runtime.cache"),
         ({"runtime": {"pool": "Shared"}}, "spec.runtime.pool"),
-        ({"traffic": {"provider": "none"}}, "spec.traffic.provider"),
-        ({"traffic": {"auth": {"jwt": {"issuer": "x"}}}}, "spec.traffic.auth.jwt"),
-        ({"traffic": {"virtualService": {"delegate": True}}}, "spec.traffic.virtualService.delegate"),
-        ({"traffic": {"resilience": {"rateLimit": {"requestsPerSecond": 1}}}}, "spec.traffic.resilience.rateLimit"),
         ({"rollout": {"strategy": "BlueGreen"}}, "spec.rollout.strategy"),
         ({"rollout": {"maxSurgeGPUs": 0}}, "spec.rollout.maxSurgeGPUs"),
         ({"rollout": {"analysis": {"onHarm": "StepDown"}}}, "spec.rollout.analysis.onHarm"),
@@ -105,6 +102,59 @@ def test_defaults_written_out_are_accepted() -> None:
 
 def test_invalid_comes_before_unsupported() -> None:
     assert validate(with_two(serve="v9", runtime={"engine": "vllm"})).reason == "InvalidSpec"
+
+
+@pytest.mark.parametrize(
+    ("traffic", "field", "words"),
+    [
+        ({"provider": "none", "hosts": ["a.example.com"]}, "hosts", "a plain Service has no means for it"),
+        ({"provider": "none", "resilience": {"timeout": "1s"}}, "resilience", "provider none"),
+        ({"provider": "gateway-api", "resilience": {"retries": {"attempts": 2}}}, "resilience.retries", "Gateway API"),
+        ({"provider": "gateway-api", "auth": {"jwt": {"issuer": "x"}}}, "auth.jwt", "set provider istio"),
+        ({"provider": "gateway-api", "virtualService": {"delegate": True}}, "virtualService.delegate", "Gateway API"),
+        ({"virtualService": {"delegate": True}, "hosts": ["a.example.com"]}, "hosts", "root VirtualService"),
+        ({"virtualService": {"delegate": True}, "gateways": ["a/b"]}, "gateways", "root VirtualService"),
+        ({"auth": {"jwt": {"jwksUri": "https://issuer.example.com/keys"}}}, "auth.jwt.issuer", "is required"),
+        ({"mirror": {"version": "v2", "percent": 5}}, "mirror.version", "v2 has no pods"),
+    ],
+)
+def test_what_a_provider_cannot_do_is_refused(traffic: dict[str, Any], field: str, words: str) -> None:
+    """Nothing of the traffic section is accepted and then ignored."""
+    strategy = {"strategy": "BlueGreen"} if traffic.get("provider") == "none" else {}
+    outcome = validate(with_two(traffic=traffic, rollout=strategy))
+    found = {problem.field: problem.message for problem in outcome.problems if problem.reason == "InvalidSpec"}
+    assert words in found[f"spec.traffic.{field}"]
+
+
+def test_what_a_provider_can_do_is_accepted() -> None:
+    traffic = {
+        "sessionAffinity": {"cookie": "user"},
+        "mirror": {"version": "v1", "percent": 5},
+        "resilience": {"timeout": "1s"},
+        "gateways": ["a/b"],
+        "hosts": ["a.example.com"],
+    }
+    assert validate(with_two(traffic={"provider": "gateway-api", **traffic})).problems == ()
+    jwt = {"issuer": "me", "audiences": ["a"]}
+    limited = {"retries": {"attempts": 1}, "rateLimit": {"requestsPerSecond": 5}}
+    assert validate(with_two(traffic={**traffic, "resilience": limited, "auth": {"jwt": jwt}})).problems == ()
+    assert validate(with_two(traffic={"virtualService": {"delegate": True}})).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("match", "part"),
+    [
+        ({"uri": {"prefix": "/a"}, "headers": {"x": {"exact": "1"}}, "method": {"exact": "POST"}}, ""),
+        ({"headers": {"x": {"prefix": "1"}}}, "headers.x"),
+        ({"queryParams": {"x": {}}}, "queryParams.x"),
+        ({"method": {"regex": "P.*"}}, "method"),
+        ({"port": 80}, "port"),
+        ({"uri": "/a"}, "uri"),
+        ({"headers": ["x"]}, "headers"),
+    ],
+)
+def test_conditions_that_an_http_route_cannot_say(match: dict[str, Any], part: str) -> None:
+    assert untranslatable(match) == part
 
 
 @pytest.mark.parametrize(

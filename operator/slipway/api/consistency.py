@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from slipway.api.problems import Problem, fields_of
-from slipway.api.rollout import MetricKind
+from slipway.api.rollout import MetricKind, Strategy
 from slipway.api.rules import HASH_SUFFIX_LENGTH, LABEL_LENGTH, RULES
 from slipway.api.scalars import DecimalString, Duration
 from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.traffic import Provider
 
 __all__ = ["inconsistencies"]
 
@@ -75,6 +76,12 @@ def _mirror_version_exists(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     mirrored = spec.traffic.mirror.version
     if mirrored and spec.version(mirrored) is None:
         yield "spec.traffic.mirror.version"
+
+
+def _none_cannot_split(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    whole = (Strategy.BLUE_GREEN, Strategy.RECREATE)
+    if spec.traffic.provider is Provider.NONE and spec.rollout.strategy not in whole:
+        yield "spec.rollout.strategy"
 
 
 def _uri_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
@@ -162,6 +169,7 @@ _CHECKS: Mapping[str, Check] = {
     "approved-version-exists": _approved_version_exists,
     "experiment-versions-exist": _experiment_versions_exist,
     "mirror-version-exists": _mirror_version_exists,
+    "none-cannot-split": _none_cannot_split,
     "uri-shape": _uri_shape,
     "host-shape": _host_shape,
     "gateway-shape": _gateway_shape,

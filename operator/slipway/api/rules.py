@@ -96,6 +96,14 @@ RULES: tuple[Rule, ...] = (
         ".traffic.mirror.version",
     ),
     Rule(
+        "none-cannot-split",
+        "spec",
+        "!has(self.traffic) || !has(self.traffic.provider) || self.traffic.provider != 'none' || "
+        "(has(self.rollout) && has(self.rollout.strategy) && self.rollout.strategy in ['BlueGreen', 'Recreate'])",
+        "must be BlueGreen or Recreate with spec.traffic.provider none, which cannot split traffic",
+        ".rollout.strategy",
+    ),
+    Rule(
         "uri-shape",
         "spec.versions[].uri",
         "(!self.startsWith('pvc:') || self.matches('^pvc://[a-z0-9][-.a-z0-9]*/.+$')) && "

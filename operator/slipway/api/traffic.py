@@ -101,7 +101,7 @@ class Resilience(WireModel):
     """Retries by the mesh."""
     outlier_detection: OutlierDetection = OutlierDetection()
     """Ejection of failing pods."""
-    rate_limit: RateLimit = Field(default=RateLimit(), json_schema_extra=LATER)
+    rate_limit: RateLimit = RateLimit()
     """Local rate limit."""
 
 
@@ -121,21 +121,21 @@ class Jwt(WireModel):
 class Auth(WireModel):
     """Who may send requests."""
 
-    jwt: Jwt = Field(default=Jwt(), json_schema_extra=LATER)
+    jwt: Jwt = Jwt()
     """A JSON Web Token that every request must carry."""
 
 
 class VirtualServiceOptions(WireModel):
     """How the VirtualService is written."""
 
-    delegate: bool = Field(default=False, json_schema_extra=LATER)
+    delegate: bool = False
     """Write only a delegate; the root VirtualService stays the user's."""
 
 
 class Traffic(WireModel):
     """How requests reach a version."""
 
-    provider: Provider = Field(default=Provider.ISTIO, json_schema_extra=LATER)
+    provider: Provider = Provider.ISTIO
     """What moves the traffic."""
     hosts: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         default=(), max_length=32, json_schema_extra=SET
@@ -149,9 +149,9 @@ class Traffic(WireModel):
     """A request carrying a live version's name in this header is sent to it; empty turns that off."""
     experiments: tuple[Experiment, ...] = Field(default=(), max_length=8, json_schema_extra=LATER | keyed_by("version"))
     """Long-lived extra versions beside the served one."""
-    session_affinity: SessionAffinity = Field(default=SessionAffinity(), json_schema_extra=LATER)
+    session_affinity: SessionAffinity = SessionAffinity()
     """A cookie that keeps a user on one version."""
-    mirror: Mirror = Field(default=Mirror(), json_schema_extra=LATER)
+    mirror: Mirror = Mirror()
     """A copy of a share of requests to a version."""
     resilience: Resilience = Resilience()
     """Time-outs, retries and ejection in the mesh."""

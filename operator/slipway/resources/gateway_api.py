@@ -15,9 +15,11 @@ from slipway.resources.identity import Identity, metadata
 from slipway.resources.routing import VERSION_HEADER, Route, Target, routes
 from slipway.resources.services import SERVICE_GRPC_PORT, SERVICE_HTTP_PORT
 
-__all__ = ["GRPC_SUFFIX", "http_routes", "untranslatable"]
+__all__ = ["GRPC_SUFFIX", "http_routes"]
 
 API_VERSION = "gateway.networking.k8s.io/v1"
+MESH_GATEWAY = "mesh"
+"""Istio's word for clients in the mesh, who are served anyway."""
 GRPC_SUFFIX = "-grpc"
 GRPC_PATHS = ("/inference.GRPCInferenceService", "/grpc.health.v1.Health")
 """What gRPC clients ask for; at a gateway both protocols may come in at one listener, and only the path tells them."""
@@ -25,7 +27,6 @@ GRPC_PATHS = ("/inference.GRPCInferenceService", "/grpc.health.v1.Health")
 _ANY_PATH = {"type": "PathPrefix", "value": "/"}
 _PATH_TYPES = {"exact": "Exact", "prefix": "PathPrefix", "regex": "RegularExpression"}
 _VALUE_TYPES = {"exact": "Exact", "regex": "RegularExpression"}
-_TRANSLATED = frozenset({"name", "uri", "method", "headers", "queryParams"})
 
 
 def http_routes(identity: Identity, spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> list[dict[str, Any]]:
@@ -39,22 +40,6 @@ def http_routes(identity: Identity, spec: ModelDeploymentSpec, routed: Sequence[
     ]
 
 
-def untranslatable(match: Mapping[str, Any]) -> str:
-    """The first part of an ``HTTPMatchRequest`` that an HTTPRoute cannot say; empty when there is none."""
-    for field, value in match.items():
-        if field not in _TRANSLATED:
-            return field
-        if field == "uri" and not set(value) <= _PATH_TYPES.keys():
-            return field
-        if field == "method" and set(value) != {"exact"}:
-            return f"{field}.{next(iter(set(value) - {'exact'}), '')}"
-        if field in {"headers", "queryParams"}:
-            for name, condition in value.items():
-                if len(condition) != 1 or not set(condition) <= _VALUE_TYPES.keys():
-                    return f"{field}.{name}"
-    return ""
-
-
 def _http_route(
     identity: Identity,
     name: str,
@@ -65,7 +50,7 @@ def _http_route(
 ) -> dict[str, Any]:
     written: dict[str, Any] = {
         "parentRefs": [
-            *(_gateway(gateway, identity.namespace) for gateway in spec.traffic.gateways),
+            *(_gateway(name, identity.namespace) for name in spec.traffic.gateways if name != MESH_GATEWAY),
             {"group": "", "kind": "Service", "name": identity.name, "port": port},
         ],
         "rules": [_rule(route, matches, port, spec) for route in planned if (matches := _matches(route, places))],
