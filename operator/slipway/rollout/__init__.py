@@ -8,6 +8,7 @@ weight confirmed; evidence counts. When a revision goes the order is the reverse
 """
 
 from slipway.rollout.capacity import Capacity
+from slipway.rollout.experiments import ExperimentTarget
 from slipway.rollout.machine import RolloutDecision, RolloutRequest, Target, advance
 
-__all__ = ["Capacity", "RolloutDecision", "RolloutRequest", "Target", "advance"]
+__all__ = ["Capacity", "ExperimentTarget", "RolloutDecision", "RolloutRequest", "Target", "advance"]

@@ -1,7 +1,10 @@
 """Answers to ``status.action``: each id once, whatever happens in between.
 
-A status write does not move ``metadata.generation`` and may be lost or late; the id makes a request safe to repeat.
+Two writers may ask at the same time, and a late copy of an earlier request may come after a newer one. A status
+write does not move ``metadata.generation`` and may be lost or late; the id makes a request safe to repeat.
 """
+
+from collections.abc import Sequence
 
 from slipway.api.status import (
     Action,
@@ -16,7 +19,10 @@ from slipway.api.status import (
 from slipway.api.timestamps import format_time
 from slipway.rollout.draft import Draft
 
-__all__ = ["RETRYABLE", "answer"]
+__all__ = ["MEMORY", "RETRYABLE", "answer"]
+
+MEMORY = 20
+"""Identities of answered requests that are kept."""
 
 RETRYABLE = frozenset({Outcome.ROLLED_BACK, Outcome.ABORTED, Outcome.FAILED})
 """Outcomes after which the same revision is tried again only when somebody asks for it."""
@@ -32,15 +38,23 @@ def answer(draft: Draft, status: ModelDeploymentStatus, target: str) -> LastActi
     action, last = status.action, status.last_action
     if not action.id or action.id == last.id:
         return last
+    result, message = _answer(draft, action, target, status.answered)
+    if result is ActionResult.ACCEPTED:
+        draft.emit(f"{action.verb}Accepted", f"{action.verb} by {action.by or 'unknown'}: {message}")
+    return LastAction(id=action.id, verb=action.verb, result=result.value, message=message, at=format_time(draft.now))
+
+
+def _answer(draft: Draft, action: Action, target: str, answered: Sequence[str]) -> _Answer:
+    if action.id in answered:
+        return ActionResult.IGNORED, f"a request with the id {action.id} was answered before; use a new one"
     try:
         verb = Verb(action.verb)
     except ValueError:
-        result, message = ActionResult.REFUSED, f"unknown verb {action.verb!r}; use one of {', '.join(Verb)}"
-    else:
-        result, message = _carry_out(draft, verb, action, target)
-        if result is ActionResult.ACCEPTED:
-            draft.emit(f"{verb.value}Accepted", f"{verb.value} by {action.by or 'unknown'}: {message}")
-    return LastAction(id=action.id, verb=action.verb, result=result.value, message=message, at=format_time(draft.now))
+        return ActionResult.REFUSED, f"unknown verb {action.verb!r}; use one of {', '.join(Verb)}"
+    present = draft.rollout.id if draft.rollout is not None else ""
+    if action.rollout and action.rollout != present:
+        return ActionResult.REFUSED, f"it was meant for rollout {action.rollout}, and this is {present or 'none'}"
+    return _carry_out(draft, verb, action, target)
 
 
 def _carry_out(draft: Draft, verb: Verb, action: Action, target: str) -> _Answer:
@@ -74,7 +88,8 @@ def _promote(draft: Draft, verb: Verb, action: Action) -> _Answer:
     if rollout.stage is Stage.PROMOTING:
         return ActionResult.IGNORED, f"{rollout.to} is being promoted already"
     draft.set_rollout(approved=True, paused=False, by=action.by)
-    return ActionResult.ACCEPTED, f"step {max(rollout.step, 1)} of {rollout.steps} is approved"
+    step = f"step {max(rollout.step, 1)} of {rollout.steps}" if rollout.steps else f"the switch to {rollout.to}"
+    return ActionResult.ACCEPTED, f"{step} is approved"
 
 
 def _pause(draft: Draft, action: Action) -> _Answer:

@@ -33,6 +33,12 @@ class Draft:
     events: list[EventRecord] = field(default_factory=list)
     floors: dict[str, int] = field(default_factory=dict)
     """Replicas that the rollout needs per revision, whatever the load."""
+    caps: dict[str, int] = field(default_factory=dict)
+    """Most replicas that the rollout leaves to a revision, whatever the load."""
+    granted: dict[str, int] = field(default_factory=dict)
+    """Weights of experiments, in per cent."""
+    moving: bool = False
+    """Whether an experiment is on its way in or out."""
 
     @classmethod
     def of(cls, status: ModelDeploymentStatus, now: float) -> "Draft":
@@ -49,6 +55,11 @@ class Draft:
     def active(self) -> bool:
         """Whether a rollout is under way, forwards or back."""
         return self.rollout is not None and self.rollout.stage is not Stage.FINISHED
+
+    @property
+    def room(self) -> int:
+        """Per cent of all traffic that experiments leave to stable and candidate."""
+        return 100 - sum(self.granted.values())
 
     def in_role(self, role: Role) -> VersionStatus | None:
         """The first entry in a role."""

@@ -1,13 +1,16 @@
 """One decision about a rollout: look, answer actions, set the course, take the step that the snapshot allows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
+from slipway.api.rollout import Strategy
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import (
+    LastAction,
     ModelDeploymentStatus,
     Outcome,
     Role,
@@ -16,13 +19,17 @@ from slipway.api.status import (
     VersionStatus,
 )
 from slipway.api.timestamps import format_time
-from slipway.rollout.actions import RETRYABLE, answer
+from slipway.rollout.actions import MEMORY, RETRYABLE, answer
 from slipway.rollout.capacity import Capacity
+from slipway.rollout.context import StageContext
 from slipway.rollout.draft import Draft
+from slipway.rollout.experiments import ExperimentTarget, keep_experiments
 from slipway.rollout.recovery import recover
 from slipway.rollout.retirement import retire
-from slipway.rollout.split import apply_standing
-from slipway.rollout.stages import StageContext, confirm, run_stage
+from slipway.rollout.split import apply_standing, make_room
+from slipway.rollout.stages import confirm, run_stage
+from slipway.rollout.surge import Surge
+from slipway.rollout.swap import hold_back
 
 __all__ = ["RolloutDecision", "RolloutRequest", "Target", "advance"]
 
@@ -53,6 +60,14 @@ class RolloutRequest:
     """What the evidence says of the present candidate."""
     breaker: Judgement | None = None
     """A hard breaker that tripped on the present candidate."""
+    experiments: tuple[ExperimentTarget, ...] = ()
+    """The revisions that the spec's experiments ask for."""
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    """GPUs of one pod, by revision; a revision without one uses none."""
+
+    def sized(self, revision: str) -> Capacity:
+        """The capacity of a revision; by one replica where nothing is known of it."""
+        return self.capacity.get(revision) or Capacity(None, None, 1, self.spec.autoscaling.max_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,8 @@ class RolloutDecision:
     events: tuple[EventRecord, ...]
     floors: Mapping[str, int]
     """Replicas that the rollout needs per revision, whatever the load."""
+    caps: Mapping[str, int]
+    """Most replicas that the rollout leaves to a revision, whatever the load."""
     requeue_after: float | None
     """Seconds until the next look, if nothing happens before."""
 
@@ -80,7 +97,11 @@ def advance(request: RolloutRequest) -> RolloutDecision:
     )
     _look(draft, request.observed)
     last_action = answer(draft, request.status, request.target.revision)
-    _steer(draft, request.target)
+    _steer(draft, request)
+    keep_experiments(draft, request.experiments, request.observed, request.sized, settle)
+    if draft.active:
+        make_room(draft, settle)
+    surge = _surge(draft, request)
     confirm(draft, settle)
     if draft.active:
         context = StageContext(
@@ -90,10 +111,14 @@ def advance(request: RolloutRequest) -> RolloutDecision:
             capacity=request.capacity,
             judgement=request.judgement,
             breaker=request.breaker,
+            surge=surge,
+            step_downs=_known_step_downs(request.status),
         )
         run_stage(context)
     if not draft.active:
         apply_standing(draft, settle)
+        if surge is not None:
+            hold_back(draft, surge, request.observed)
     retire(draft, request.observed, settle)
     status = request.status.model_copy(
         update={
@@ -102,13 +127,48 @@ def advance(request: RolloutRequest) -> RolloutDecision:
             "history": tuple(draft.history),
             "rollouts": draft.rollouts,
             "last_action": last_action,
+            "answered": _answered(request.status, last_action),
         }
     )
     return RolloutDecision(
         status=status,
         events=tuple(draft.events),
         floors=dict(draft.floors),
+        caps=dict(draft.caps),
         requeue_after=_requeue(draft),
+    )
+
+
+def _answered(status: ModelDeploymentStatus, last: LastAction) -> tuple[str, ...]:
+    if not last.id or last.id in status.answered:
+        return status.answered
+    return (*status.answered, last.id)[-MEMORY:]
+
+
+def _known_step_downs(status: ModelDeploymentStatus) -> int:
+    return status.rollout.step_downs if status.rollout is not None else 0
+
+
+def _surge(draft: Draft, request: RolloutRequest) -> Surge | None:
+    """The bound on the rollout's GPUs. What an earlier rollout kept warm has to go: its GPUs are needed."""
+    allowed, rollout = request.spec.rollout.max_surge_gpus, draft.rollout
+    if allowed < 0 or rollout is None or not rollout.from_revision or request.gpus.get(rollout.to_revision, 0) <= 0:
+        return None
+    held = 0
+    for entry in tuple(draft.entries.values()):
+        if entry.role in (Role.PREVIOUS, Role.RETIRING) and entry.revision not in (
+            rollout.from_revision, rollout.to_revision,
+        ):  # fmt: skip
+            pods = max(entry.replicas, len(request.observed.of(entry.revision).pods))
+            held += pods * request.gpus.get(entry.revision, 0)
+            if entry.role is Role.PREVIOUS and draft.active:
+                draft.update(entry.revision, role=Role.RETIRING, retire_at=format_time(draft.now))
+    return Surge(
+        whole=max(1, rollout.reference),
+        stable_gpus=request.gpus.get(rollout.from_revision, 0),
+        candidate_gpus=request.gpus[rollout.to_revision],
+        allowed=allowed,
+        held=held,
     )
 
 
@@ -131,8 +191,9 @@ def _look(draft: Draft, observed: Observed) -> None:
         )
 
 
-def _steer(draft: Draft, target: Target) -> None:
+def _steer(draft: Draft, request: RolloutRequest) -> None:
     """Begin, supersede or revert a rollout when the served revision has changed."""
+    target = request.target
     stable = draft.in_role(Role.STABLE)
     rollout = draft.rollout
     if draft.active and rollout is not None and rollout.outcome is None and rollout.to_revision != target.revision:
@@ -143,7 +204,7 @@ def _steer(draft: Draft, target: Target) -> None:
     rollout = draft.rollout
     if rollout is not None and rollout.to_revision == target.revision and rollout.outcome in RETRYABLE:
         return
-    _begin(draft, target, stable)
+    _begin(draft, target, stable, request.spec.rollout.strategy)
 
 
 def _leave(draft: Draft, rollout: RolloutStatus, stable: VersionStatus | None, target: Target) -> None:
@@ -171,7 +232,7 @@ def _leave_first(draft: Draft, rollout: RolloutStatus, candidate: VersionStatus 
     draft.finish()
 
 
-def _begin(draft: Draft, target: Target, stable: VersionStatus | None) -> None:
+def _begin(draft: Draft, target: Target, stable: VersionStatus | None, strategy: Strategy) -> None:
     now = format_time(draft.now)
     entry = draft.entries.get(target.revision)
     warm = entry is not None and entry.role is Role.PREVIOUS
@@ -181,7 +242,8 @@ def _begin(draft: Draft, target: Target, stable: VersionStatus | None) -> None:
     draft.update(
         target.revision,
         role=Role.CANDIDATE,
-        verified=entry.verified if warm else "",
+        verified=entry.verified if warm or entry.role is Role.EXPERIMENT else "",
+        matched=False,
         retire_at="",
         reason="",
         message="",
@@ -198,6 +260,7 @@ def _begin(draft: Draft, target: Target, stable: VersionStatus | None) -> None:
         started_at=now,
         reference=max(1, stable.replicas) if stable else 1,
         full=warm,
+        strategy=Strategy.CANARY if warm else strategy,
         by="spec",
         reason="Starting",
         message="",
@@ -207,11 +270,22 @@ def _begin(draft: Draft, target: Target, stable: VersionStatus | None) -> None:
     elif warm:
         draft.emit("RollbackStarted", f"back from {stable.name} to {target.version}, which is still warm")
     else:
-        draft.emit("RolloutStarted", f"rollout of {target.version} begins beside {stable.name}")
+        draft.emit("RolloutStarted", _begun(target, stable, strategy))
+
+
+def _begun(target: Target, stable: VersionStatus, strategy: Strategy) -> str:
+    match strategy:
+        case Strategy.CANARY:
+            return f"rollout of {target.version} begins beside {stable.name}"
+        case Strategy.BLUE_GREEN | Strategy.SHADOW:
+            return f"rollout of {target.version} begins beside {stable.name} ({strategy.value}: no steps, one switch)"
+        case Strategy.RECREATE:
+            return f"{stable.name} is stopped before {target.version} starts (Recreate: requests fail in between)"
+    assert_never(strategy)
 
 
 def _requeue(draft: Draft) -> float | None:
-    if draft.active or any(entry.role is Role.RETIRING for entry in draft.entries.values()):
+    if draft.active or draft.moving or any(entry.role is Role.RETIRING for entry in draft.entries.values()):
         return ACTIVE_REQUEUE
     waits = [-draft.since(entry.retire_at) for entry in draft.entries.values() if entry.retire_at]
     return max(ACTIVE_REQUEUE, min(waits)) if waits else None

@@ -12,9 +12,7 @@ from slipway.rollout.draft import Draft
 __all__ = ["recover"]
 
 
-def recover(
-    draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...], settle: float
-) -> bool:
+def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...], settle: float) -> bool:
     """Fill an empty draft from children; False when there is nothing to recover."""
     if draft.entries or draft.rollout is not None:
         return False

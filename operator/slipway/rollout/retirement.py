@@ -17,7 +17,7 @@ def retire(draft: Draft, observed: Observed, settle: float) -> None:
         match entry.role:
             case Role.PREVIOUS | Role.RETIRING:
                 _step(draft, entry, observed, settle)
-            case Role.STABLE | Role.CANDIDATE:
+            case Role.STABLE | Role.CANDIDATE | Role.EXPERIMENT:
                 continue
 
 
