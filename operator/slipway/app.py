@@ -9,7 +9,7 @@ import functools
 import logging
 import random
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -80,11 +80,12 @@ def _source(settings: Settings) -> PrometheusSource | None:
 def registry_of(
     take: Callable[[Kind, str | None, Mapping[str, Any]], None],
     configuration: Callable[[], Awaitable[Configuration]] = load_configuration,
+    kinds: Sequence[Kind] = WATCHED,
 ) -> kopf.OperatorRegistry:
-    """kopf's handlers: every event of a kind that is watched goes to ``take``."""
+    """kopf's handlers: every event of one of these kinds goes to ``take``."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry, id="login")(functools.partial(_login, configuration))
-    for kind in WATCHED:
+    for kind in kinds:
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=kind.plural)(
             functools.partial(_hand_over, take, kind)
         )
@@ -118,7 +119,7 @@ async def _watch(engine: Engine, settings: Settings, stop: asyncio.Event, unwatc
     # kopf cancels every task that was not there before it when it ends.
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
-        registry=registry_of(engine.event),
+        registry=registry_of(engine.event, kinds=engine.kinds),
         settings=kopf_settings(bool(settings.namespaces)),
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,

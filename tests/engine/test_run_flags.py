@@ -3,6 +3,7 @@ import argparse
 import pytest
 from slipway.cli.run import add_arguments, settings_of
 from slipway.engine.engine import Settings
+from slipway.kube.kinds import APIS, ENVOY_FILTER, HTTP_ROUTE, VIRTUAL_SERVICE, WATCHED, watched
 from slipway.kube.metadata import Key
 
 
@@ -36,3 +37,14 @@ def test_the_lease():
 def test_nonsense_in_the_environment_is_refused():
     with pytest.raises(SystemExit):
         parsed(SLIPWAY_WORKERS="many")
+
+
+def test_kinds_that_are_not_allowed_are_not_asked_for():
+    assert parsed().apis == ("istio", "istio-policies", "gateway-api")
+    assert parsed("--apis", "none").apis == ()
+    assert parsed(SLIPWAY_APIS="gateway-api").apis == ("gateway-api",)
+    assert HTTP_ROUTE in watched(["gateway-api"])
+    assert not {VIRTUAL_SERVICE, ENVOY_FILTER} & set(watched(["gateway-api"]))
+    assert set(watched(APIS)) == set(WATCHED)
+    with pytest.raises(SystemExit):
+        parsed("--apis", "linkerd")

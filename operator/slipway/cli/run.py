@@ -14,6 +14,7 @@ from kubernetes.aio.config import ConfigException
 from slipway.app import operate
 from slipway.engine.engine import Settings
 from slipway.engine.logs import set_up
+from slipway.kube.kinds import APIS
 from slipway.kube.lease import LeaseLostError
 from slipway.kube.metadata import Key
 
@@ -40,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
 
     flag("prometheus-url", defaults.prometheus_url, "where Prometheus answers queries")
     flag("namespaces", "", "namespaces to work in, separated by commas; none means all")
+    flag(
+        "apis",
+        ",".join(defaults.apis),
+        "optional kinds that may be used, separated by commas, or none: those left out are not even watched",
+        type=_apis,
+    )
     flag("lease-namespace", _own_namespace(), "namespace of the leader's Lease")
     flag("lease-name", "slipway-operator", "name of the leader's Lease")
     parser.add_argument(
@@ -58,11 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     flag("log-level", "info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
 
+def _apis(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
+    unknown = [name for name in names if name not in APIS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(APIS)}")
+    return names
+
+
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The settings that the flags ask for."""
     lease = None if arguments.no_lease else Key(arguments.lease_namespace, arguments.lease_name)
     return Settings(
         namespaces=tuple(name.strip() for name in arguments.namespaces.split(",") if name.strip()),
+        apis=arguments.apis,
         prometheus_url=arguments.prometheus_url,
         runtime_image=arguments.runtime_image,
         cluster_domain=arguments.cluster_domain,

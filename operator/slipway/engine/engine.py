@@ -26,7 +26,7 @@ from slipway.kube.cache import Cache
 from slipway.kube.client import Client
 from slipway.kube.events import EventRecorder
 from slipway.kube.failures import ApiError
-from slipway.kube.kinds import MODEL_DEPLOYMENT, VIRTUAL_SERVICE, Kind
+from slipway.kube.kinds import APIS, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, WATCHED, Kind, watched
 from slipway.kube.lease import Elector, LeaseTimes
 from slipway.kube.metadata import Key
 from slipway.resources import RenderOptions
@@ -45,6 +45,8 @@ class Settings:
 
     namespaces: tuple[str, ...] = ()
     """Namespaces to work in; none means all."""
+    apis: tuple[str, ...] = tuple(APIS)
+    """Optional kinds that may be used, by their names in :data:`~slipway.kube.kinds.APIS`; no others are asked for."""
     prometheus_url: str = ""
     runtime_image: str = "slipway-runtime:0.1.0"
     cluster_domain: str = "cluster.local"
@@ -84,7 +86,11 @@ class Engine:
         """``new_prober`` is given how to queue a key; ``wall`` gives seconds since the epoch, ``clock`` runs on."""
         self.settings = settings
         self.telemetry = telemetry or Telemetry()
+        self.kinds = watched(settings.apis)
         self.cache = Cache()
+        for kind in WATCHED:
+            if kind not in self.kinds:
+                self.cache.unserved(kind)
         self.queue: WorkQueue[Key] = WorkQueue(clock=clock)
         self._client = client
         self._clock = clock
@@ -97,6 +103,7 @@ class Engine:
             self.cache,
             self.telemetry,
             namespaces=settings.namespaces,
+            kinds=self.kinds,
             period=settings.resync,
             clock=clock,
             on_changed=self.queue.add,

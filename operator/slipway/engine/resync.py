@@ -27,6 +27,7 @@ class Resync:
         telemetry: Telemetry,
         *,
         namespaces: Sequence[str] = (),
+        kinds: Sequence[Kind] = WATCHED,
         period: float = 300.0,
         retry: float = 5.0,
         clock: Callable[[], float],
@@ -34,7 +35,7 @@ class Resync:
         draw: Callable[[], float] = random.random,
         on_changed: Callable[[Key], None],
     ) -> None:
-        """List ``namespaces`` (none: the whole cluster) every ``period`` seconds, with jitter.
+        """List ``kinds`` in ``namespaces`` (none: the whole cluster) every ``period`` seconds, with jitter.
 
         ``on_changed`` is told every ModelDeployment of which something differed. ``retry`` is the wait in seconds
         before a list that failed is tried again.
@@ -43,6 +44,7 @@ class Resync:
         self._cache = cache
         self._telemetry = telemetry
         self._namespaces = tuple(namespaces)
+        self._kinds = tuple(kinds)
         self._period = period
         self._retry = retry
         self._clock = clock
@@ -77,7 +79,7 @@ class Resync:
     async def once(self) -> None:
         """List every kind once and take the lists over; raises ApiError when one of them fails."""
         changed: set[Key] = set()
-        for kind in WATCHED:
+        for kind in self._kinds:
             changed |= await self._list(kind)
             self._telemetry.cached.labels(kind.plural).set(self._cache.count(kind))
         first = not self.primed.is_set()

@@ -199,7 +199,8 @@ class Applier:
         live: dict[Place, Object] = {}
         for obj in wanted:
             place = (kind_of(obj), key_of(obj))
-            found = await self.find(*place)
+            # A kind that is not served may be one that we have no right to ask for.
+            found = await self.find(*place) if self._cache.served(place[0]) else None
             if found is not None:
                 live[place] = found
         return live

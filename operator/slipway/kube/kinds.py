@@ -1,6 +1,6 @@
 """The kinds of objects that Slipway reads or writes, and their places in the API."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -8,6 +8,7 @@ from urllib.parse import quote
 from slipway.api.spec import GROUP, KIND, PLURAL, VERSION
 
 __all__ = [
+    "APIS",
     "AUTHORIZATION_POLICY",
     "CHILDREN",
     "CONFIG_MAP",
@@ -31,6 +32,7 @@ __all__ = [
     "WATCHED",
     "Kind",
     "kind_of",
+    "watched",
 ]
 
 
@@ -83,6 +85,9 @@ POLICIES = (REQUEST_AUTHENTICATION, AUTHORIZATION_POLICY, ENVOY_FILTER)
 OPTIONAL = (*MESH, *POLICIES, HTTP_ROUTE)
 """Kinds that the API server may not know."""
 
+APIS: Mapping[str, tuple[Kind, ...]] = {"istio": MESH, "istio-policies": POLICIES, "gateway-api": (HTTP_ROUTE,)}
+"""The optional kinds by the names under which an installation allows them."""
+
 SHARED = (*MESH, HTTP_ROUTE)
 """Kinds of which all of the cluster's are watched, not only our own: hosts may be claimed anywhere."""
 
@@ -112,6 +117,12 @@ WATCHED = (
 """Kinds kept in the cache."""
 
 _KNOWN = {(kind.api_version, kind.name): kind for kind in (*WATCHED, EVENT, LEASE)}
+
+
+def watched(apis: Collection[str]) -> tuple[Kind, ...]:
+    """The kinds to watch where only these of :data:`APIS` are allowed."""
+    allowed = {kind for name in apis for kind in APIS[name]}
+    return tuple(kind for kind in WATCHED if kind not in OPTIONAL or kind in allowed)
 
 
 def kind_of(obj: Mapping[str, Any]) -> Kind:
