@@ -79,6 +79,16 @@ def test_command_replaces_the_entry_point_and_args_the_arguments():
     assert command_line({"command": ["other"]}, image, {}) == ["other"]
 
 
+def test_paths_of_the_pod_are_rewritten_and_those_of_the_image_are_not() -> None:
+    image = Image(("/tmp/bin/prog",), args=("/tmp/default",))
+
+    def rewrite(word: str) -> str:
+        return word.replace("/tmp", "/pods/1/tmp")
+
+    assert command_line({"args": ["/tmp/x"]}, image, {}, rewrite) == ["/tmp/bin/prog", "/pods/1/tmp/x"]
+    assert command_line({}, image, {}, rewrite) == ["/tmp/bin/prog", "/tmp/default"]
+
+
 def test_downward_fields():
     assert field_value(POD, "metadata.labels['a/b']", "1.2.3.4", "h") == "y"
     assert field_value(POD, "status.podIP", "1.2.3.4", "h") == "1.2.3.4"

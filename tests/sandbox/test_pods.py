@@ -189,6 +189,19 @@ async def test_a_missing_volume_holds_the_pod(bench):
     await bench.phase("held", "Succeeded")
 
 
+async def test_a_mounted_config_map_is_followed_while_the_pod_runs(bench):
+    volumes = [{"name": "conf", "configMap": {"name": "fresh", "optional": True}}]
+    container = {
+        "command": ["/bin/sh", "-c", "until test -e /conf/go; do sleep 0.05; done; cat /conf/go"],
+        "volumeMounts": [{"name": "conf", "mountPath": "/conf"}],
+    }
+    await bench.create(PODS, script_pod("follower", "", container=container, volumes=volumes))
+    await bench.phase("follower", "Running")
+    await bench.create(CONFIG_MAPS, {"metadata": {"name": "fresh"}, "data": {"go": "now"}})
+    await bench.phase("follower", "Succeeded")
+    assert await bench.logs("follower") == "now"
+
+
 async def test_init_containers_run_in_order_and_sidecars_stay(bench):
     init = [
         {"name": "one", "image": "busybox", "command": ["/bin/sh", "-c", "echo 1 >>/shared/order"]},

@@ -101,11 +101,21 @@ class NodeAgent:
                     group.create_task(node.keep_alive(), name=f"heartbeat {name}")
                     group.create_task(self._events[name].run(), name=f"events {name}")
                 group.create_task(informer.run(), name="watch pods")
+                group.create_task(self._follow_volumes(), name="volumes")
                 await informer.synced.wait()
                 self._remove_leftovers()
                 self._ready.set()
         finally:
             await self._close()
+
+    async def _follow_volumes(self) -> None:
+        """Mounted ConfigMaps and Secrets follow their objects while pods run."""
+        while True:
+            await asyncio.sleep(self.settings.volume_sync)
+            for worker, _ in tuple(self._workers.values()):
+                context = worker.context
+                with contextlib.suppress(ApiError, OSError, *CONNECTION_ERRORS):
+                    await context.volumes.refresh(context.address, context.host_address)
 
     async def _start_reaper(self) -> None:
         self._reaper = await asyncio.create_subprocess_exec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from e2e.sandbox.controllers.client import CONFIG_MAPS, SECRETS, ApiClient, Obj
 from e2e.sandbox.controllers.quantities import parse_quantity
@@ -27,13 +27,18 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
-def command_line(container: Obj, image: Image, values: Mapping[str, str]) -> list[str]:
-    """`command` replaces the entry point and the image's arguments, `args` replaces the arguments."""
-    if container.get("command"):
-        words = [*container["command"], *(container.get("args") or ())]
-    else:
-        words = [*image.entrypoint, *(container.get("args") or image.args)]
-    return [expand(word, values) for word in words]
+def command_line(
+    container: Obj, image: Image, values: Mapping[str, str], rewrite: Callable[[str], str] = str
+) -> list[str]:
+    """`command` replaces the entry point and the image's arguments, `args` replaces the arguments.
+
+    Words of the pod are rewritten, since they speak of paths in the container; those of the image are this machine's.
+    """
+    command = [rewrite(expand(word, values)) for word in container.get("command") or ()]
+    args = [rewrite(expand(word, values)) for word in container.get("args") or ()]
+    if command:
+        return [*command, *args]
+    return [*image.entrypoint, *(args or image.args)]
 
 
 async def container_environment(client: ApiClient, pod: Obj, container: Obj, address: str, host: str) -> dict[str, str]:

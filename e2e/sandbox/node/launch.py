@@ -39,7 +39,7 @@ async def prepare_launch(client: ApiClient, context: PodContext, spec: Obj, imag
     mounts = context.volumes.mounts_of(spec, root, values)
     message_file = folder / "termination-log"
     message_file.write_bytes(b"")
-    argv = [mounts.rewrite(word) for word in command_line(spec, image, values)]
+    argv = command_line(spec, image, values, mounts.rewrite)
     if not argv:
         raise ContainerConfigError("no command specified")
     kubeconfig = await write_pod_kubeconfig(client, context.pod, context.settings.tokens_file, context.folder)

@@ -30,6 +30,8 @@ class AgentSettings:
     """Longest back-off in seconds (Kubernetes: 300)."""
     heartbeat: float = 10.0
     """Seconds between heartbeats of a node."""
+    volume_sync: float = 2.0
+    """Seconds between two looks at mounted ConfigMaps and Secrets (Kubernetes: about 60)."""
     memory_poll: float = 0.5
     """Seconds between two looks at a container's memory."""
     tokens_file: Path | None = None

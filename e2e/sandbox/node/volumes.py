@@ -35,7 +35,7 @@ class Mounts:
 class PodVolumes:
     """The volumes of one pod, below `folder`; claims live in `claims_folder` and outlive the pod.
 
-    ConfigMaps and Secrets are written when the pod starts and are not followed afterwards, unlike a kubelet's.
+    ConfigMaps and Secrets are written when the pod starts and followed while it runs, as a kubelet does.
     """
 
     def __init__(
@@ -56,6 +56,25 @@ class PodVolumes:
                 self._places[name] = await self._prepare_one(volume, address, host)
             except ContainerConfigError as error:
                 raise MountError(f'MountVolume.SetUp failed for volume "{name}" : {error}') from error
+
+    async def refresh(self, address: str, host: str) -> None:
+        """Bring mounted ConfigMaps and Secrets up to date; one that has gone leaves its volume as it was."""
+        for volume in self._pod["spec"].get("volumes") or ():
+            if volume["name"] not in self._places or not {"configMap", "secret", "projected"} & set(volume):
+                continue
+            with contextlib.suppress(ContainerConfigError):
+                await self._prepare_one(volume, address, host)
+                await self._remove_dropped(volume)
+
+    async def _remove_dropped(self, volume: Obj) -> None:
+        """Files whose key was removed; a projected volume is left alone."""
+        for kind in ("configMap", "secret"):
+            if kind in volume:
+                data = await self._data_of(kind, volume[kind])
+                wanted = {path for path, _, _ in _items(volume[kind].get("items"), data)}
+                for path in self._places[volume["name"]].iterdir():
+                    if path.is_file() and path.name not in wanted:
+                        path.unlink()
 
     async def _prepare_one(self, volume: Obj, address: str, host: str) -> Path:
         if "hostPath" in volume:
