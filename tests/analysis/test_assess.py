@@ -156,10 +156,10 @@ def test_without_a_confirmed_weight_nothing_is_counted():
     assert look(view(*fleet(0.5, 0.0), now=900.0), earlier, counting_from=None).checks == earlier
 
 
-def test_an_unsupported_check_is_never_safe():
+def test_an_expression_without_a_value_is_never_safe():
     custom = Check(name="custom", query="up")
     result = look(view(*fleet(), now=900.0), analysis=Analysis(checks=(custom,)))
-    assert (result.verdict, result.reason) == (Verdict.UNDECIDED, "NotYetSupported")
+    assert (result.verdict, result.reason) == (Verdict.UNDECIDED, "NoValue")
 
 
 SAFE_SO_FAR = range(100, 1900, 30)

@@ -2,6 +2,7 @@
 
 import pytest
 from slipway.analysis.windows import (
+    Source,
     Span,
     closed_windows,
     error_series,
@@ -13,12 +14,14 @@ from slipway.api.samples import LatencySeries, MetricsView, RevisionMetrics
 
 from tests.analysis.traffic import CANDIDATE, STABLE, Pod, view
 
-ARMS = (CANDIDATE, STABLE)
-
 
 def windows(metrics, counting_from, counted=None, interval=30.0, source=error_series):
     span = Span.of(interval, metrics, counting_from, counted, metrics.at)
-    return closed_windows(metrics, ARMS, source, span)
+    return closed_windows(metrics, arms(source), span)
+
+
+def arms(source):
+    return Source(CANDIDATE, source), Source(STABLE, source)
 
 
 def pods(error_rate: float = 0.1) -> tuple[list[Pod], list[Pod]]:
@@ -67,7 +70,7 @@ def test_late_scrapes_of_a_counted_window_are_dropped():
 
 def test_a_snapshot_from_the_past_opens_nothing():
     metrics = view(*pods(), now=200.0)
-    assert closed_windows(metrics, ARMS, error_series, Span.of(30.0, metrics, 150.0, 300.0, 1e6)) == []
+    assert closed_windows(metrics, arms(error_series), Span.of(30.0, metrics, 150.0, 300.0, 1e6)) == []
 
 
 def test_work_is_bounded_by_the_view_however_long_ago_counting_began():
@@ -110,8 +113,8 @@ def histogram(revision, bounds):
 )
 def test_thresholds_go_up_to_a_bound_that_all_have(candidate, stable, threshold, bound):
     revisions = {CANDIDATE: histogram(CANDIDATE, candidate), STABLE: histogram(STABLE, stable)}
-    assert latency_bound(MetricsView(revisions=revisions), ARMS, threshold) == bound
+    assert latency_bound(MetricsView(revisions=revisions), (CANDIDATE, STABLE), threshold) == bound
 
 
 def test_without_histograms_there_is_no_bound():
-    assert latency_bound(MetricsView(), ARMS, 0.3) is None
+    assert latency_bound(MetricsView(), (CANDIDATE, STABLE), 0.3) is None

@@ -5,6 +5,7 @@
 
 from slipway.analysis.assessment import Assessment, assess
 from slipway.analysis.breakers import Breaker, tripped
+from slipway.analysis.expressions import Subject, expressions
 from slipway.analysis.reasons import Reason
 
-__all__ = ["Assessment", "Breaker", "Reason", "assess", "tripped"]
+__all__ = ["Assessment", "Breaker", "Reason", "Subject", "assess", "expressions", "tripped"]

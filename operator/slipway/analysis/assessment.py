@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slipway.analysis.availability import silence
+from slipway.analysis.expressions import Subject, expression_definition, judge_expression
 from slipway.analysis.judging import Trial
 from slipway.analysis.margins import margin
 from slipway.analysis.reasons import Reason
+from slipway.analysis.shadowing import agreement_definition, judge_agreement
 from slipway.api.rollout import Analysis, Check
 from slipway.api.samples import MetricsView
 from slipway.api.status import CheckStatus, Verdict
@@ -39,53 +41,66 @@ def assess(
     metrics: MetricsView,
     counting_from: float | None,
     now: float,
+    subject: Subject | None = None,
 ) -> Assessment:
     """Count the windows that have closed since and judge all evidence of the rollout.
 
     ``candidate`` and ``stable`` are revision names. ``counting_from`` (seconds since the epoch) is when the first
-    weight was confirmed: windows start at or after it; with None nothing is counted and earlier evidence stands.
-    Evidence of another rollout, or of a check whose definition has changed, is dropped; a check once harmful stays so.
+    weight was confirmed, or requests were first repeated: windows start at or after it; with None nothing is counted
+    and earlier evidence stands. ``subject`` fills the placeholders of the user's own expressions. Evidence of another
+    rollout, or of a check whose definition has changed, is dropped; a check once harmful stays so.
     """
     if not analysis.checks:
         return Assessment((), Verdict.SAFE, Reason.NO_CHECKS, "no checks are asked for; hard breakers stay on")
     known = {entry.name: entry for entry in previous if entry.rollout == rollout_id}
     if counting_from is None:
         return _conclude(tuple(_standing(check, known.get(check.name), rollout_id) for check in analysis.checks))
-    supported = sum(1 for check in analysis.checks if margin(check) is not None)
+    tests = sum(1 for check in analysis.checks if not check.query)
     trial = Trial(
         metrics=metrics,
         candidate=candidate,
         stable=stable,
         interval=analysis.interval.seconds,
         alpha=analysis.alpha,
-        checks=max(supported, 1),
+        checks=max(tests, 1),
         counting_from=counting_from,
         now=now,
         silence=silence(metrics, candidate, stable, now),
     )
-    return _conclude(tuple(_check(check, known.get(check.name), rollout_id, trial) for check in analysis.checks))
+    about = subject or Subject(revision=candidate)
+    return _conclude(tuple(_check(check, known.get(check.name), rollout_id, trial, about) for check in analysis.checks))
 
 
-def _check(check: Check, before: CheckStatus | None, rollout_id: str, trial: Trial) -> CheckStatus:
+def _check(check: Check, before: CheckStatus | None, rollout_id: str, trial: Trial, subject: Subject) -> CheckStatus:
     """The check's status with everything counted that can be."""
-    tolerances = margin(check)
     standing = _standing(check, before, rollout_id)
-    if tolerances is None or standing.verdict is Verdict.HARMFUL:
+    if standing.verdict is Verdict.HARMFUL:
         return standing
-    return trial.judge(check, tolerances, standing)
+    if check.query:
+        return judge_expression(trial, check, standing, subject)
+    tolerances = margin(check)
+    return judge_agreement(trial, check, standing) if tolerances is None else trial.judge(check, tolerances, standing)
+
+
+def _definition(check: Check) -> str:
+    if check.query:
+        return expression_definition(check)
+    tolerances = margin(check)
+    return agreement_definition(check) if tolerances is None else tolerances.definition
 
 
 def _standing(check: Check, before: CheckStatus | None, rollout_id: str) -> CheckStatus:
     """The earlier evidence where it is still of this rollout and of this definition; else a clean slate."""
-    tolerances = margin(check)
-    definition = tolerances.definition if tolerances is not None else ""
+    definition = _definition(check)
     if before is not None and (before.verdict is Verdict.HARMFUL or before.definition == definition):
         return before
-    if tolerances is None:
-        reason, message = Reason.NOT_YET_SUPPORTED, f"checks of the kind {check.metric or 'query'} have yet to come"
-    else:
-        reason, message = Reason.COLLECTING_EVIDENCE, "evidence is counted from the first confirmed weight"
-    return CheckStatus(name=check.name, rollout=rollout_id, definition=definition, reason=reason, message=message)
+    return CheckStatus(
+        name=check.name,
+        rollout=rollout_id,
+        definition=definition,
+        reason=Reason.COLLECTING_EVIDENCE,
+        message="evidence is counted from the first confirmed weight",
+    )
 
 
 def _conclude(checks: tuple[CheckStatus, ...]) -> Assessment:

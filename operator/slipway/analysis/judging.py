@@ -13,6 +13,7 @@ from slipway.analysis.reasons import Reason
 from slipway.analysis.windows import (
     BOUND_TOLERANCE,
     Series,
+    Source,
     Span,
     closed_windows,
     error_series,
@@ -25,7 +26,7 @@ from slipway.api.scalars import DecimalString
 from slipway.api.status import CheckStatus, Verdict
 from slipway.api.timestamps import whole_second
 
-__all__ = ["Trial"]
+__all__ = ["FEWEST_WINDOWS", "Trial"]
 
 FEWEST_WINDOWS = 2
 """Distinct windows that either verdict needs."""
@@ -62,7 +63,8 @@ class Trial:
         if self.metrics.available:
             source, note = self._source(tolerances)
             if source is not None:
-                for window in closed_windows(self.metrics, self._arms, source, self._span(ledger)):
+                arms = (Source(self.candidate, source), Source(self.stable, source))
+                for window in closed_windows(self.metrics, arms, self.span(ledger)):
                     ledger = ledger.count(window, harm, safety)
             elif lack is None and note:
                 lack, note = Silence(Reason.METRICS_UNAVAILABLE, note), ""
@@ -84,7 +86,8 @@ class Trial:
     def _arms(self) -> tuple[str, str]:
         return self.candidate, self.stable
 
-    def _span(self, ledger: Ledger) -> Span:
+    def span(self, ledger: Ledger) -> Span:
+        """The windows that have closed since."""
         return Span.of(self.interval, self.metrics, self.counting_from, ledger.counted, self.now)
 
     def _source(self, tolerances: Margin) -> tuple[SeriesOf | None, str]:
@@ -120,7 +123,7 @@ class Trial:
 
     def _open(self, ledger: Ledger, facts: str, suspicious: bool) -> tuple[Reason, str]:
         """Why neither test has come to an end."""
-        quiet = self._span(ledger).closed
+        quiet = self.span(ledger).closed
         idle = not ledger.candidate.requests and not ledger.stable.requests
         if quiet >= QUIET_WINDOWS or (idle and quiet):
             since = whole_second(self.counting_from if ledger.counted is None else ledger.counted)

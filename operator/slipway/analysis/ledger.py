@@ -70,20 +70,29 @@ class Ledger:
         )
 
     def count(self, window: Window, harm: HarmTest, safety: SafetyTest) -> "Ledger":
-        """The ledger after one more window."""
+        """The ledger after one more window, its bets settled."""
+        counted, counts = self.tally(window), window.counts
+        if not counts.candidate:
+            return counted
+        return replace(
+            counted,
+            harm=harm.advance(self.harm, counted.windows, counts),
+            safe=safety.advance(self.safe, counts),
+        )
+
+    def tally(self, window: Window) -> "Ledger":
+        """The ledger with the requests of one more window."""
         counts = window.counts
         stable = _plus(self.stable, counts.stable, counts.stable_bad)
         if not counts.candidate:
             silent = self.silent_windows + (1 if counts.stable else 0)
             return replace(self, stable=stable, counted=window.end / 1000, silent_windows=silent)
-        windows = self.windows + 1
-        return Ledger(
+        return replace(
+            self,
             candidate=_plus(self.candidate, counts.candidate, counts.candidate_bad),
             stable=stable,
-            harm=harm.advance(self.harm, windows, counts),
-            safe=safety.advance(self.safe, counts),
             counted=window.end / 1000,
-            windows=windows,
+            windows=self.windows + 1,
             bad_windows=self.bad_windows + (1 if counts.candidate_bad else 0),
             silent_windows=0,
             pods=_first(self.pods, window.candidate.pods()),

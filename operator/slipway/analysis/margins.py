@@ -31,7 +31,7 @@ class Margin:
 
 
 def margin(check: Check) -> Margin | None:
-    """The tolerances of a check with their defaults; None for a kind of check that has yet to come."""
+    """The tolerances of a check with their defaults; None for a check that is judged in another way."""
     match check.metric:
         case MetricKind.ERROR_RATE:
             value = check.max_value.number if check.max_value is not None else ERROR_VALUE

@@ -11,18 +11,20 @@ from typing import Self
 
 from slipway.analysis.evidence import WindowCounts
 from slipway.api.counters import covered_from, increases, scrape_times
-from slipway.api.samples import MetricsView, RevisionMetrics
+from slipway.api.samples import MetricsView, RevisionMetrics, ShadowPair, ShadowResult
 
 __all__ = [
     "BOUND_TOLERANCE",
     "Arm",
     "Series",
+    "Source",
     "Span",
     "Window",
     "closed_windows",
     "error_series",
     "latency_bound",
     "latency_series",
+    "shadow_series",
     "window_length",
 ]
 
@@ -98,6 +100,21 @@ def latency_series(metrics: RevisionMetrics, bound: float) -> Iterator[Series]:
             yield Series(series.pod, series.samples, 0, -1)
 
 
+def shadow_series(metrics: RevisionMetrics, candidate: str, pair: ShadowPair) -> Iterator[Series]:
+    """Comparisons of one kind made for ``candidate``: differing answers and errors are bad, dropped ones are none."""
+    for series in metrics.shadows:
+        if series.candidate == candidate and series.pair is pair and series.result is not ShadowResult.DROPPED:
+            yield Series(series.pod, series.samples, 1, 0 if series.result is ShadowResult.AGREE else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the requests of an arm are counted."""
+
+    revision: str
+    series: Callable[[RevisionMetrics], Iterator[Series]]
+
+
 def latency_bound(view: MetricsView, revisions: tuple[str, str], threshold: float) -> float | None:
     """The smallest histogram bound (seconds) at or above the threshold that every pod has; None without one."""
     by_pod: dict[tuple[str, str], set[float]] = {}
@@ -138,6 +155,11 @@ class Span:
         """Number of closed windows."""
         return max(0, (self.last - self.first) // self.length)
 
+    @property
+    def end(self) -> float:
+        """End of the last closed window in seconds since the epoch."""
+        return self.last / 1000
+
     def window_of(self, at: float) -> int:
         """End of the window that a scrape belongs to; a scrape on the grid belongs to the window that it ends."""
         return -(-_milliseconds(at) // self.length) * self.length
@@ -145,17 +167,16 @@ class Span:
 
 def closed_windows(
     view: MetricsView,
-    arms: tuple[str, str],
-    series: Callable[[RevisionMetrics], Iterator[Series]],
+    arms: tuple[Source, Source],
     span: Span,
 ) -> list[Window]:
-    """The windows of a span with requests, oldest first; ``arms`` are the candidate's and stable's revision."""
+    """The windows of a span with requests, oldest first; ``arms`` are the candidate's and stable's."""
     windows: dict[int, Window] = {}
     covered = covered_from(view)
-    for place, revision in enumerate(arms):
-        metrics = view.of(revision)
+    for place, source in enumerate(arms):
+        metrics = view.of(source.revision)
         scrapes: Mapping[str, tuple[float, ...]] = scrape_times(metrics)
-        for counter in series(metrics):
+        for counter in source.series(metrics):
             for increase in increases(counter.samples, scrapes[counter.pod], covered, view.scrape_interval):
                 end = span.window_of(increase.at)
                 if increase.amount <= 0 or increase.since < span.floor or not span.first < end <= span.last:

@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["MISSING", "CounterSeries", "LatencySeries", "MetricsView", "Quality", "RevisionMetrics", "Sample"]
+__all__ = [
+    "MISSING",
+    "CounterSeries",
+    "LatencySeries",
+    "MetricsView",
+    "Quality",
+    "RevisionMetrics",
+    "Sample",
+    "ShadowPair",
+    "ShadowResult",
+    "ShadowSeries",
+]
 
 
 class Quality(StrEnum):
@@ -60,6 +71,34 @@ class LatencySeries:
     samples: tuple[tuple[float, float], ...]
 
 
+class ShadowPair(StrEnum):
+    """Whose second answer was compared with the one that the user got."""
+
+    CANDIDATE = "candidate"
+    SELF = "self"
+
+
+class ShadowResult(StrEnum):
+    """What became of a repeated request; dropped ones have had no answer to compare."""
+
+    AGREE = "agree"
+    DIFFER = "differ"
+    ERROR = "error"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSeries:
+    """Raw scrapes of one cumulative counter of comparisons, made by a pod of stable for a candidate."""
+
+    pod: str
+    candidate: str
+    """Revision."""
+    pair: ShadowPair
+    result: ShadowResult
+    samples: tuple[tuple[float, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RevisionMetrics:
     """Metrics of one revision, summed or averaged over its pods; shadow requests are never in them."""
@@ -91,6 +130,8 @@ class RevisionMetrics:
     """Raw request counters for evidence."""
     latencies: tuple[LatencySeries, ...] = ()
     """Raw histogram buckets for evidence."""
+    shadows: tuple[ShadowSeries, ...] = ()
+    """Raw counters of comparisons that these pods made with a candidate's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +146,8 @@ class MetricsView:
     scrape_interval: float = 15.0
     """Seconds between scrapes, as seen in the raw samples or configured."""
     revisions: Mapping[str, RevisionMetrics] = field(default_factory=dict)
+    queries: Mapping[str, Sample] = field(default_factory=dict)
+    """Values of the user's own expressions, by their text as Prometheus was asked."""
 
     def of(self, revision: str) -> RevisionMetrics:
         """Metrics of a revision; all missing when nothing is known."""

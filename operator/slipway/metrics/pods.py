@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slipway.api.counters import Increase, increases
-from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample
+from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, ShadowPair, ShadowResult, ShadowSeries
 from slipway.api.timestamps import whole_second
 from slipway.metrics.traces import Trace, finite
 
@@ -14,6 +14,7 @@ __all__ = ["BUCKETS", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"
 
 REQUESTS = "slipway_requests_total"
 BUCKETS = "slipway_request_duration_seconds_bucket"
+SHADOWS = "slipway_shadow_comparisons_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,15 @@ class PodMetrics:
             samples, bound = finite(trace.samples), bucket_bound(trace)
             if samples and bound is not None:
                 yield LatencySeries(self.pod, bound, samples)
+
+    def shadows(self) -> Iterator[ShadowSeries]:
+        """Counters of comparisons as evidence; words that we do not know are none."""
+        for trace in self.named(SHADOWS):
+            samples, labels = finite(trace.samples), trace.labels
+            known = labels.get("pair") in set(ShadowPair) and labels.get("result") in set(ShadowResult)
+            if samples and known:
+                pair, result = ShadowPair(labels["pair"]), ShadowResult(labels["result"])
+                yield ShadowSeries(self.pod, labels.get("candidate", ""), pair, result, samples)
 
     def gauge(self, name: str, pace: Pace) -> Sample:
         """The newest value of a gauge, summed over its series."""

@@ -27,7 +27,7 @@ def server_queries(evidence_range: float) -> tuple[str, ...]:
         '{__name__=~"slipway_requests_in_flight|slipway_model_ready"}' + reach,
         'slipway_requests_total{shadow!="true"}' + reach,
         'slipway_request_duration_seconds_bucket{shadow!="true"}' + reach,
-        f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total"}}' + reach,
+        f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total|slipway_shadow_comparisons_total"}}' + reach,
     )
 
 

@@ -32,6 +32,7 @@ def revision_metrics(
         scrapes={pod.pod: pod.scrapes for pod in pods},
         requests=tuple(series for pod in pods for series in pod.requests()),
         latencies=tuple(series for pod in pods for series in pod.latencies()),
+        shadows=tuple(series for pod in pods for series in pod.shadows()),
     )
     if not fresh:
         return _all_stale(evidence, max(pod.scrapes[-1] for pod in pods))

@@ -7,7 +7,9 @@ from typing import Any
 
 __all__ = ["AnswerError", "Trace", "finite", "parse", "stitch"]
 
-_METRIC_LABELS = frozenset({"__name__", "model", "version", "revision", "code", "shadow", "le"})
+_METRIC_LABELS = frozenset(
+    {"__name__", "model", "version", "revision", "code", "shadow", "le", "candidate", "pair", "result"}
+)
 """Labels that the server itself gives; the others say who scraped it, and from where."""
 
 
