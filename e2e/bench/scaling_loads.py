@@ -22,7 +22,7 @@ def loads(seed: int) -> Iterator[Load]:
     for name, hours, shape in (
         ("step", 3, _step),
         ("ramp", 3, _ramp),
-        ("diurnal", 24, _diurnal),
+        ("diurnal", 12, _diurnal),
         ("mmpp", 6, _mmpp),
         ("gamma", 6, _gamma),
     ):
@@ -65,7 +65,7 @@ def _ramp(seconds: int, _: random.Random) -> list[float]:
 
 
 def _diurnal(seconds: int, dice: random.Random) -> list[float]:
-    """A day with a peak of about four times the night, and a wandering deviation of a few per cent."""
+    """A day in half its time: a peak of four times the night, and a wandering deviation of a few per cent."""
     wander, rates = 0.0, []
     for second in range(seconds):
         if second % 60 == 0:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from slipway.api.scalars import Duration
-from slipway.api.wire import LATER, WireModel, supported
+from slipway.api.wire import WireModel, supported
 
 __all__ = [
     "Autoscaling",
@@ -180,5 +180,5 @@ class Autoscaling(WireModel):
     """Whether a rising trend is followed ahead of time, when starts are slow."""
     dry_run: bool = False
     """Decide and explain in status, change nothing."""
-    schedule: tuple[Schedule, ...] = Field(default=(), max_length=16, json_schema_extra=LATER)
-    """Minima by time of day."""
+    schedule: tuple[Schedule, ...] = Field(default=(), max_length=16)
+    """Minima by time of day; the entry that started last counts where it asks for more than minReplicas."""

@@ -8,6 +8,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
 
 from slipway.api.problems import Problem, fields_of
 from slipway.api.rollout import MetricKind, Strategy
@@ -20,6 +24,9 @@ __all__ = ["inconsistencies"]
 
 LONGEST_DURATION = Duration("8784h")
 """A leap year: beyond it a time plus a duration can leave the calendar."""
+
+CRON_FIELDS = 5
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _OBJECT_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PVC = re.compile(r"pvc://[a-z0-9][-.a-z0-9]*/.+", re.DOTALL)
@@ -36,6 +43,7 @@ def inconsistencies(name: str, spec: ModelDeploymentSpec) -> Iterator[Problem]:
         for field in _CHECKS[rule.name](name, spec):
             yield Problem(field, "InvalidSpec", rule.message)
     yield from _duplicates(spec)
+    yield from _schedule(spec)
     yield from _numbers_out_of_reach(spec)
 
 
@@ -136,6 +144,30 @@ def _max_value_range(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
             yield f"spec.rollout.analysis.checks[{index}].maxValue"
 
 
+def _min_value_range(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.min_value is not None and not 0 < check.min_value.number < 1:
+            yield f"spec.rollout.analysis.checks[{index}].minValue"
+
+
+def _query_bounds(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.query and check.min is None and check.max is None:
+            yield f"spec.rollout.analysis.checks[{index}]"
+
+
+def _query_bounds_order(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.min is not None and check.max is not None and check.min.number > check.max.number:
+            yield f"spec.rollout.analysis.checks[{index}].min"
+
+
+def _shadow_share(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    compares = any(check.metric is MetricKind.SHADOW_AGREEMENT for check in spec.rollout.analysis.checks)
+    if compares and not spec.rollout.shadow.percent:
+        yield "spec.rollout.shadow.percent"
+
+
 def _interval_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     if spec.rollout.analysis.interval.seconds <= 0:
         yield "spec.rollout.analysis.interval"
@@ -178,6 +210,10 @@ _CHECKS: Mapping[str, Check] = {
     "latency-threshold": _latency_threshold,
     "quantile-range": _quantile_range,
     "max-value-range": _max_value_range,
+    "min-value-range": _min_value_range,
+    "query-bounds": _query_bounds,
+    "query-bounds-order": _query_bounds_order,
+    "shadow-share": _shadow_share,
     "interval-positive": _interval_positive,
     "replica-bounds": _replica_bounds,
     "fallback-bound": _fallback_bound,
@@ -198,6 +234,26 @@ def _duplicates(spec: ModelDeploymentSpec) -> Iterator[Problem]:
         if repeated:
             what = f"more than one entry has the {keys[0]}" if keys else "more than one entry is"
             yield Problem(field.path, "InvalidSpec", f"{what} {', '.join(repeated)}; keep one")
+
+
+def _schedule(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    """Cron fields, time zones and minima, which CEL cannot check."""
+    for index, entry in enumerate(spec.autoscaling.schedule):
+        path = f"spec.autoscaling.schedule[{index}]"
+        if entry.min_replicas > spec.autoscaling.max_replicas:
+            yield Problem(f"{path}.minReplicas", "InvalidSpec", "must not exceed maxReplicas")
+        if len(entry.cron.split()) != CRON_FIELDS:
+            yield Problem(f"{path}.cron", "InvalidSpec", "must be five fields: minute hour day month weekday")
+            continue
+        try:
+            CronSim(entry.cron, EPOCH)
+        except CronSimError as error:
+            yield Problem(f"{path}.cron", "InvalidSpec", f"{str(error).lower()} in {entry.cron!r}")
+        try:
+            ZoneInfo(entry.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            text = f"{entry.timezone!r} is no IANA time zone such as Europe/Berlin"
+            yield Problem(f"{path}.timezone", "InvalidSpec", text)
 
 
 def _numbers_out_of_reach(spec: ModelDeploymentSpec) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from slipway.api.samples import MetricsView, Quality, Sample
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role, ScalingDecision, Stage, VersionStatus
 from slipway.rollout import Capacity
-from slipway.scaling import ScalingRequest, capacity_per_replica
+from slipway.scaling import MinimumReplicas, ScalingRequest, capacity_per_replica, minimum_at
 from slipway.scaling import decide as decide_scaling
 
 __all__ = ["ScalingState", "Sizing", "capacities", "scale", "total_arrivals"]
@@ -99,6 +99,7 @@ def scale(
                 continue
             case Role.STABLE | Role.CANDIDATE:
                 pass
+        minimum = _minimum(spec, status, entry, now)
         result = decide_scaling(
             ScalingRequest(
                 autoscaling=spec.autoscaling,
@@ -109,7 +110,8 @@ def scale(
                 total_arrivals=total,
                 share=_share(entry),
                 floor=floors.get(entry.revision, 0),
-                minimum=_minimum(spec, status, entry),
+                minimum=minimum.replicas,
+                minimum_from=minimum.source,
                 hold_down="RolloutInProgress" if rolling else "",
                 now=now,
             )
@@ -133,9 +135,11 @@ def _share(entry: VersionStatus) -> float:
     return max(float(entry.weight.intended), min(observed, 100.0)) / 100
 
 
-def _minimum(spec: ModelDeploymentSpec, status: ModelDeploymentStatus, entry: VersionStatus) -> int:
+def _minimum(
+    spec: ModelDeploymentSpec, status: ModelDeploymentStatus, entry: VersionStatus, now: float
+) -> MinimumReplicas:
     first = status.in_role(Role.STABLE) is None
-    return spec.autoscaling.min_replicas if entry.role is Role.STABLE or first else 1
+    return minimum_at(spec.autoscaling, now) if entry.role is Role.STABLE or first else MinimumReplicas(1)
 
 
 def _event(decision: ScalingDecision) -> EventRecord:

@@ -4,12 +4,15 @@ from slipway.scaling.capacity import capacity_per_replica, replicas_for
 from slipway.scaling.decision import decide
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
+from slipway.scaling.schedule import MinimumReplicas, minimum_at
 
 __all__ = [
+    "MinimumReplicas",
     "ScalingReason",
     "ScalingRequest",
     "ScalingResult",
     "capacity_per_replica",
     "decide",
+    "minimum_at",
     "replicas_for",
 ]

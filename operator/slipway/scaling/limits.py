@@ -159,8 +159,9 @@ def _bounded(request: ScalingRequest, chosen: Step, bounds: Bounds) -> Step:
     if request.floor > request.minimum:
         text = f"the rollout needs {request.floor}"
         return Step(bounds.lower, ScalingReason.SCALED_TO_FLOOR, "floor", text, text)
-    text = f"at least {request.minimum}"
-    return Step(bounds.lower, ScalingReason.SCALED_TO_MINIMUM, "minReplicas", text, text)
+    text = f"at least {request.minimum} ({request.minimum_from})"
+    signal = request.minimum_from.partition(" ")[0]
+    return Step(bounds.lower, ScalingReason.SCALED_TO_MINIMUM, signal, text, text)
 
 
 def _cooled_at(request: ScalingRequest) -> float:

@@ -33,6 +33,8 @@ class ScalingRequest:
     """Reason code why replicas must not be removed now; empty when they may."""
     now: float
     """Seconds since the epoch."""
+    minimum_from: str = "minReplicas"
+    """The setting that ``minimum`` comes from."""
 
 
 @dataclass(frozen=True, slots=True)
