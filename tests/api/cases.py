@@ -30,6 +30,12 @@ def with_check(**check: Any) -> Object:
     return model_deployment(rollout={"analysis": {"checks": [{"name": "c", **check}]}})
 
 
+def with_shadow(percent: int = 0, **check: Any) -> Object:
+    """An object that compares answers to repeated requests."""
+    entry = {"name": "c", "metric": "shadowAgreement", **check}
+    return model_deployment(rollout={"shadow": {"percent": percent}, "analysis": {"checks": [entry]}})
+
+
 @dataclass(frozen=True)
 class RuleCase:
     """Examples for one rule."""
@@ -117,7 +123,7 @@ RULE_CASES = (
     RuleCase(
         "check-metric-or-query",
         with_check(metric="errorRate"),
-        with_check(metric="errorRate", query="up"),
+        with_check(metric="errorRate", query="up", min="1"),
         "spec.rollout.analysis.checks[0]",
     ),
     RuleCase(
@@ -144,6 +150,25 @@ RULE_CASES = (
         with_check(metric="errorRate", maxValue="0"),
         "spec.rollout.analysis.checks[0].maxValue",
     ),
+    RuleCase(
+        "min-value-range",
+        with_shadow(percent=5, minValue="0.99"),
+        with_shadow(percent=5, minValue="1"),
+        "spec.rollout.analysis.checks[0].minValue",
+    ),
+    RuleCase(
+        "query-bounds",
+        with_check(query="up", min="1"),
+        with_check(query="up"),
+        "spec.rollout.analysis.checks[0]",
+    ),
+    RuleCase(
+        "query-bounds-order",
+        with_check(query="up", min="-1.5", max="1"),
+        with_check(query="up", min="2", max="1"),
+        "spec.rollout.analysis.checks[0].min",
+    ),
+    RuleCase("shadow-share", with_shadow(percent=5), with_shadow(), "spec.rollout.shadow.percent"),
     RuleCase(
         "interval-positive",
         model_deployment(rollout={"analysis": {"interval": "10s"}}),

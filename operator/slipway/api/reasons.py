@@ -110,6 +110,20 @@ REASONS: Mapping[str, Explanation] = {
         "There is evidence that the candidate is worse than stable beyond the tolerated margin.",
         "Compare the two versions; publish a better one. `slipway retry` begins the same one anew.",
     ),
+    "OutOfBounds": Explanation(
+        "The value of a query was out of its bounds in two windows running.",
+        "Look at the expression in Prometheus; correct the bounds, or the version. Then retry.",
+    ),
+    "WithinBounds": Explanation("The value of a query is within its bounds, which is no statistical evidence."),
+    "NoValue": Explanation(
+        "A query of the analysis has no value that could be judged.",
+        "Try the expression in Prometheus; it must have one value, so aggregate it, for example with sum().",
+    ),
+    "NoComparisons": Explanation(
+        "Stable's servers have not compared any answer of the candidate yet.",
+        "If it lasts: send requests; look at slipway_shadow_comparisons_total of stable's pods, whether the ConfigMap "
+        "named after the ModelDeployment reached them, and whether a NetworkPolicy keeps them from the candidate.",
+    ),
     "NoTraffic": Explanation("Nobody asks either version, so nothing can be compared.", "Send requests, or promote."),
     "NoCanaryTraffic": Explanation(
         "Stable is asked and the candidate is not, although it has weight.",

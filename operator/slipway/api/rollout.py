@@ -94,12 +94,11 @@ class Check(WireModel):
 
     name: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     """Name of the check."""
-    metric: MetricKind | None = Field(
-        default=None, json_schema_extra=supported(MetricKind.ERROR_RATE, MetricKind.LATENCY)
-    )
+    metric: MetricKind | None = None
     """What is compared."""
-    query: str = Field(default="", max_length=4096, json_schema_extra=LATER)
-    """A PromQL expression instead of a metric; judged by its bounds and not error-controlled."""
+    query: str = Field(default="", max_length=4096)
+    """A PromQL expression instead of a metric, with one value; {{namespace}}, {{name}}, {{version}} and {{revision}}
+    stand for the candidate's. Judged by min and max, which is a threshold and not error-controlled."""
     threshold: Duration | None = None
     """latency: a request slower than this is a bad one; rounded up to the server's next histogram bound."""
     quantile: DecimalString = DecimalString("0.99")
@@ -110,11 +109,12 @@ class Check(WireModel):
     max_value: DecimalString | None = None
     """Tolerated absolute bad rate of the candidate; a candidate below it is safe whatever stable does. Default
     0.001 for errors, 1 - quantile for latency."""
-    min_value: DecimalString | None = Field(default=None, json_schema_extra=LATER)
-    """shadowAgreement: smallest tolerated share of equal answers."""
-    min: DecimalString | None = Field(default=None, json_schema_extra=LATER)
+    min_value: DecimalString | None = None
+    """shadowAgreement: smallest tolerated share of equal answers, less the share in which stable contradicts itself.
+    Default 0.99."""
+    min: DecimalString | None = None
     """query: smallest tolerated value."""
-    max: DecimalString | None = Field(default=None, json_schema_extra=LATER)
+    max: DecimalString | None = None
     """query: largest tolerated value."""
     min_samples: int = Field(default=0, ge=0, le=1_000_000)
     """Requests of the candidate below which the check is never decided."""
@@ -154,7 +154,8 @@ class Shadow(WireModel):
     """Requests repeated to the candidate to compare its answers."""
 
     percent: int = Field(default=0, ge=0, le=100)
-    """Share of stable's requests that is repeated, in per cent."""
+    """Share of stable's requests that is repeated to the candidate, in per cent; a quarter as many are repeated to
+    stable itself, to know how far it agrees with itself."""
     compare: Comparator = Comparator.AUTO
     """How the answers are compared."""
 
@@ -174,7 +175,7 @@ class Rollout(WireModel):
     """Promotion by Git: with promotion Manual, naming the candidate here approves it."""
     analysis: Analysis = Analysis()
     """The comparison with the live stable version."""
-    shadow: Shadow = Field(default=Shadow(), json_schema_extra=LATER)
+    shadow: Shadow = Shadow()
     """Requests repeated to the candidate to compare its answers."""
     progress_deadline: Duration = Duration("30m")
     """Longest wait on pods, capacity or the mesh."""

@@ -155,6 +155,35 @@ RULES: tuple[Rule, ...] = (
         'must lie between 0 and 1, such as "0.001"',
     ),
     Rule(
+        "min-value-range",
+        "spec.rollout.analysis.checks[].minValue",
+        "double(self) > 0.0 && double(self) < 1.0",
+        'must lie between 0 and 1, such as "0.99"',
+    ),
+    Rule(
+        "query-bounds",
+        "spec.rollout.analysis.checks[]",
+        "!has(self.query) || size(self.query) == 0 || has(self.min) || has(self.max)",
+        "a check with a query needs min or max, or both",
+    ),
+    Rule(
+        "query-bounds-order",
+        "spec.rollout.analysis.checks[]",
+        "!has(self.min) || !has(self.max) || double(self.min) <= double(self.max)",
+        "min must not exceed max",
+        ".min",
+    ),
+    Rule(
+        "shadow-share",
+        "spec.rollout",
+        "!has(self.analysis) || !has(self.analysis.checks) || "
+        "!self.analysis.checks.exists(c, has(c.metric) && c.metric == 'shadowAgreement') || "
+        "(has(self.shadow) && has(self.shadow.percent) && self.shadow.percent > 0)",
+        "a shadowAgreement check needs a share of requests to repeat, shadow.percent above 0",
+        ".shadow.percent",
+        "FieldValueRequired",
+    ),
+    Rule(
         "interval-positive",
         "spec.rollout.analysis.interval",
         "self.matches('[1-9]')",
