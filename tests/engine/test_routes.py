@@ -102,11 +102,17 @@ def test_a_host_of_another_is_a_conflict_while_we_have_none(mesh):
 
 
 def test_an_older_one_beats_ours_and_a_younger_one_does_not(mesh):
-    mesh.add(hosts=HOSTS, created="05")
+    mesh.add(hosts=HOSTS, gateways=GATEWAYS, created="05")
     mesh.add(namespace="web", name="young", uid="", hosts=HOSTS[1:], gateways=GATEWAYS, created="06")
     assert mesh.claim() == ""
     mesh.add(namespace="web", name="old", uid="", hosts=HOSTS[1:], gateways=GATEWAYS, created="04")
     assert "web/old" in mesh.claim()
+
+
+def test_a_host_that_ours_does_not_name_yet_is_not_taken_from_a_younger_one(mesh):
+    mesh.add(hosts=HOSTS[:1], gateways=GATEWAYS, created="05")
+    mesh.add(namespace="web", name="young", uid="", hosts=HOSTS[1:], gateways=GATEWAYS, created="06")
+    assert "web/young" in mesh.claim()
 
 
 def test_the_short_name_of_our_service_is_our_host(mesh):

@@ -18,7 +18,7 @@ def claimed_by_others(cache: Cache, key: Key, uid: str, hosts: Iterable[str], ga
     """Why one of our hosts belongs to another VirtualService; empty when none does.
 
     Istio gives a host on a gateway whole to the oldest VirtualService that names it and drops the others without a
-    word. While we have none, every other one is older than ours would be.
+    word. A host that ours does not name yet is another's even where ours is older: taking it would cut that one off.
     """
     ours = _own(cache.get(VIRTUAL_SERVICE, key), uid)
     wanted = {MESH, *(_full_gateway(name, key.namespace) for name in gateways)}
@@ -27,7 +27,8 @@ def claimed_by_others(cache: Cache, key: Key, uid: str, hosts: Iterable[str], ga
             if key_of(other) == key and (ours is not None or _is_leftover(other, key)):
                 continue
             shared = wanted & _gateways(other)
-            if shared and _reaches(other, key.namespace) and (ours is None or _rank(other) < _rank(ours)):
+            held = ours is not None and _names(ours, "hosts", host) and shared <= _gateways(ours)
+            if shared and _reaches(other, key.namespace) and not (held and _precedes(ours, other)):
                 return (
                     f"host {host} on gateway {min(shared)} is claimed by VirtualService {key_of(other)}"
                     f"{_described(other)}; remove the host there or here"
@@ -38,7 +39,8 @@ def claimed_by_others(cache: Cache, key: Key, uid: str, hosts: Iterable[str], ga
 def claimed_by_routes(cache: Cache, key: Key, uid: str, hosts: Iterable[str], gateways: Iterable[str]) -> str:
     """Why one of our hosts belongs to another HTTPRoute; empty when none does.
 
-    Routes may share a host, path by path: only one that takes every request of it, and is older, leaves us nothing.
+    Routes may share a host, path by path: only one that takes every request of it, and is older or there before we
+    ask for the host, is in the way.
     """
     ours = _own(cache.get(HTTP_ROUTE, key), uid)
     wanted_hosts, wanted = set(hosts), {_full_gateway(name, key.namespace) for name in gateways}
@@ -50,7 +52,8 @@ def claimed_by_routes(cache: Cache, key: Key, uid: str, hosts: Iterable[str], ga
             continue
         shared = wanted_hosts & set((other.get("spec") or {}).get("hostnames") or ())
         at = wanted & _parents(other)
-        if shared and at and _takes_everything(other) and (ours is None or _rank(other) < _rank(ours)):
+        held = ours is not None and all(_names(ours, "hostnames", host) for host in shared) and at <= _parents(ours)
+        if shared and at and _takes_everything(other) and not (held and _precedes(ours, other)):
             return (
                 f"host {min(shared)} on gateway {min(at)} is claimed by HTTPRoute {place}{_described(other)}; "
                 "remove the host there or here"
@@ -103,6 +106,14 @@ def _reaches(route: Object, namespace: str) -> bool:
     exports = (route.get("spec") or {}).get("exportTo") or ("*",)
     own = key_of(route).namespace
     return any(export in ("*", namespace) or (export == "." and own == namespace) for export in exports)
+
+
+def _names(route: Object, field: str, host: str) -> bool:
+    return host in ((route.get("spec") or {}).get(field) or ())
+
+
+def _precedes(route: Object | None, other: Object) -> bool:
+    return route is not None and _rank(route) < _rank(other)
 
 
 def _rank(route: Object) -> tuple[float, str, str]:
