@@ -73,7 +73,7 @@ async def test_artefacts_that_are_not_what_was_said(served):
             "ArtefactRefused",
             ("DigestMismatch", f"expected sha256 {wrong}", f"has sha256 {served.models['good-2'].sha256}"),
         ),
-        (served.version("v3", "corrupt"), "ArtefactRefused", ("corrupt.pt",)),
+        (served.version("v3", "corrupt"), "ArtefactRefused", ("NotAModel", "an HTML page")),
         (served.version("v4", uri=f"{corrupt.uri}.gone", sha256=""), "ArtefactNotFound", ("corrupt.pt.gone",)),
     ):
         async with served.load("m") as answers:
@@ -105,7 +105,8 @@ async def test_a_first_version_that_is_no_model_stalls_and_says_why(bench):
 
 async def test_a_host_that_another_virtual_service_owns(served):
     host = "models.example.com"
-    await served.kubectl("apply", "-f", "-", stdin=json.dumps(virtual_service(host)))
+    code, text = await served.kubectl("apply", "-f", "-", stdin=json.dumps(virtual_service(host)))
+    assert code == 0, text
     await served.patch("m", {"traffic": {"hosts": [host]}})
     status = await served.until("m", "the conflict is seen", lambda s: condition(s, "Stalled")["reason"] == "Conflict")
     stalled = condition(status, "Stalled")
