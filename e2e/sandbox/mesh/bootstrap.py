@@ -2,6 +2,14 @@
 
 from e2e.sandbox.mesh.discovery import HOLD_SECONDS
 from e2e.sandbox.mesh.names import Json
+from e2e.sandbox.mesh.policies import (
+    ALLOW_FILTER,
+    DENY_FILTER,
+    JWT_FILTER,
+    JWT_TYPE,
+    RATE_LIMIT_FILTER,
+    RATE_LIMIT_TYPE,
+)
 
 DISCOVERY_CLUSTER = "discovery"
 ROUTE_CONFIG = "mesh"
@@ -9,6 +17,7 @@ STAT_SCOPE = "slipway_mesh"
 """Prefix of the request metrics; Prometheus is told to take it off again."""
 
 _API = "type.googleapis.com/envoy.extensions"
+_RBAC_FILTERS = (DENY_FILTER, ALLOW_FILTER)
 _POLL_PAUSE = "0.01s"
 _REQUEST_TAGS = {
     "response_code": "%RESPONSE_CODE%",
@@ -83,8 +92,18 @@ def _listener(host: str, port: int) -> Json:
 
 
 def _http_filters() -> list[Json]:
-    """The HTTP filters in the order requests pass them; the router comes last."""
+    """The HTTP filters in the order requests pass them; the router comes last. Most do nothing unless a route says so.
+
+    Tokens are checked by keys that routes cannot carry, so that filter's settings are asked for.
+    """
+    discovered = {"config_source": discovery_source(), "type_urls": [JWT_TYPE]}
     return [
+        {
+            "name": RATE_LIMIT_FILTER,
+            "typed_config": {"@type": RATE_LIMIT_TYPE, "stat_prefix": "local_rate_limit"},
+        },
+        {"name": JWT_FILTER, "config_discovery": discovered},
+        *({"name": name, "typed_config": {"@type": f"{_API}.filters.http.rbac.v3.RBAC"}} for name in _RBAC_FILTERS),
         {"name": "envoy.filters.http.fault", "typed_config": {"@type": f"{_API}.filters.http.fault.v3.HTTPFault"}},
         {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{_API}.filters.http.router.v3.Router"}},
     ]

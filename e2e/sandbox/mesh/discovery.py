@@ -15,10 +15,12 @@ from e2e.sandbox.mesh.names import Json
 CLUSTERS = "clusters"
 ENDPOINTS = "endpoints"
 ROUTES = "routes"
+EXTENSIONS = "extension_configs"
 TYPES = {
     CLUSTERS: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
     ENDPOINTS: "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
     ROUTES: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+    EXTENSIONS: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
 }
 HOLD_SECONDS = 20.0
 """How long a poll is held when nothing changes; Envoy's own limit must be longer."""
@@ -44,7 +46,7 @@ class Resource:
 
 
 class DiscoveryServer:
-    """Answers Envoy's polls for clusters, endpoints and routes."""
+    """Answers Envoy's polls for clusters, endpoints, routes and settings of filters."""
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str], Resource] = {}

@@ -38,6 +38,9 @@ def _path(uri: Json) -> Json:
         return {"path": uri["exact"]}
     if "regex" in uri:
         return {"safe_regex": {"regex": uri["regex"]}}
+    if uri.get("pathPrefix", "/") != "/":
+        # Gateway API's prefixes end at a slash: /a is a prefix of /a/b, but not of /ab.
+        return {"path_separated_prefix": uri["pathPrefix"].rstrip("/")}
     return {"prefix": uri.get("prefix", "/")}
 
 

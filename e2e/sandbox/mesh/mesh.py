@@ -12,13 +12,21 @@ from typing import Self
 from aiohttp import web
 
 from e2e.sandbox.mesh.discovery import RefusedError
+from e2e.sandbox.mesh.keys import KeyStore
 from e2e.sandbox.mesh.names import Json
+from e2e.sandbox.mesh.policies import PolicyObjects, key_addresses
 from e2e.sandbox.mesh.proxy import EnvoyFailedError, EnvoyProxy
 from e2e.sandbox.mesh.reflector import ApiAccess, Reflector
 from e2e.sandbox.mesh.report import config_report, weight_report
 from e2e.sandbox.mesh.translation import DEFAULT_GATEWAY_PORT, MeshConfig, MeshObjects, translate
 
 _NETWORKING = "/apis/networking.istio.io/v1"
+_SECURITY = "/apis/security.istio.io/v1"
+_POLICY_PATHS = (
+    f"{_SECURITY}/requestauthentications",
+    f"{_SECURITY}/authorizationpolicies",
+    "/apis/networking.istio.io/v1alpha3/envoyfilters",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +56,9 @@ class Mesh:
         self._services = Reflector(access, "/api/v1/services", self._note)
         self._slices = Reflector(access, "/apis/discovery.k8s.io/v1/endpointslices", self._note)
         self._pods = Reflector(access, "/api/v1/pods", self._note)
+        self._http_routes = Reflector(access, "/apis/gateway.networking.k8s.io/v1/httproutes", self._note)
+        self._policies = tuple(Reflector(access, path, self._note) for path in _POLICY_PATHS)
+        self._keys = KeyStore(self._note)
         self._proxy = EnvoyProxy(work_dir, listen_port)
         self._gateway_port = gateway_port
         self._delay = propagation_delay
@@ -124,18 +135,31 @@ class Mesh:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        await self._keys.stop()
         await asyncio.gather(*(reflector.stop() for reflector in self._reflectors()))
         await self._proxy.stop()
 
     def _reflectors(self) -> tuple[Reflector, ...]:
-        return self._virtual_services, self._destination_rules, self._services, self._slices, self._pods
+        cluster = (self._services, self._slices, self._pods)
+        return self._virtual_services, self._destination_rules, *cluster, self._http_routes, *self._policies
 
     def _note(self) -> None:
         self._dirty = True
         self._wake.set()
 
     def _snapshot(self) -> MeshObjects:
-        return MeshObjects(*(reflector.objects for reflector in self._reflectors()))
+        authentications, authorizations, filters = (reflector.objects for reflector in self._policies)
+        self._keys.want(key_addresses(authentications))
+        policies = PolicyObjects(authentications, authorizations, filters, dict(self._keys.keys))
+        return MeshObjects(
+            virtual_services=self._virtual_services.objects,
+            destination_rules=self._destination_rules.objects,
+            services=self._services.objects,
+            endpoint_slices=self._slices.objects,
+            pods=self._pods.objects,
+            http_routes=self._http_routes.objects,
+            policies=policies,
+        )
 
     async def _follow(self) -> None:
         """Each state of the cluster takes effect after its delay; of several that are due the newest is enough."""

@@ -12,8 +12,9 @@ from aiohttp import web
 from e2e.sandbox.binaries import envoy_path
 from e2e.sandbox.mesh.bootstrap import ROUTE_CONFIG, bootstrap, discovery_source
 from e2e.sandbox.mesh.child import Child, ChildEndedError
-from e2e.sandbox.mesh.discovery import CLUSTERS, ENDPOINTS, ROUTES, DiscoveryServer
+from e2e.sandbox.mesh.discovery import CLUSTERS, ENDPOINTS, EXTENSIONS, ROUTES, DiscoveryServer
 from e2e.sandbox.mesh.names import Json
+from e2e.sandbox.mesh.policies import JWT_FILTER, merged
 from e2e.sandbox.mesh.translation import MeshConfig
 
 HOST = "127.0.0.1"
@@ -73,6 +74,7 @@ class EnvoyProxy:
         self.server_url = f"http://{HOST}:{port}"
         await self._discovery.publish(CLUSTERS, "", [])
         await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config([])])
+        await self._discovery.publish(EXTENSIONS, JWT_FILTER, [_named_filter(MeshConfig().jwt_filter)])
         await self._launch(port)
         return self
 
@@ -107,8 +109,11 @@ class EnvoyProxy:
             await self._discovery.publish(ENDPOINTS, name, [config.endpoints[name]])
         self._keep_unrouted(wanted, routed)
         await self._publish_clusters(wanted)
+        # Routes name the requirements in the filter: those of the old routes go once no route names them any more.
+        await self._publish_filter(merged(self._applied.jwt_filter, config.jwt_filter))
         await self._discovery.publish(ROUTES, ROUTE_CONFIG, [_route_config(list(config.virtual_hosts))])
         await self._discovery.confirmed(ROUTES, ROUTE_CONFIG)
+        await self._publish_filter(config.jwt_filter)
         for name in later:
             await self._discovery.publish(ENDPOINTS, name, [config.endpoints[name]])
         for name in config.endpoints:
@@ -180,6 +185,10 @@ class EnvoyProxy:
                 for name, subscriptions in before.items():
                     await self._discovery.served_anew(ENDPOINTS, name, subscriptions)
 
+    async def _publish_filter(self, typed_config: Json) -> None:
+        if await self._discovery.publish(EXTENSIONS, JWT_FILTER, [_named_filter(typed_config)]):
+            await self._discovery.confirmed(EXTENSIONS, JWT_FILTER)
+
     async def _launch(self, discovery_port: int) -> None:
         config = self._work_dir / "bootstrap.json"
         admin = self._work_dir / "admin-address"
@@ -238,6 +247,10 @@ def _with_sources(cluster: Json) -> Json:
     # Envoy would take a dot in the name for the end of the metric label.
     stat_name = cluster["name"].replace(".", "_")
     return {**cluster, "alt_stat_name": stat_name, "eds_cluster_config": {"eds_config": discovery_source()}}
+
+
+def _named_filter(typed_config: Json) -> Json:
+    return {"name": JWT_FILTER, "typed_config": typed_config}
 
 
 def _route_config(virtual_hosts: list[Json]) -> Json:

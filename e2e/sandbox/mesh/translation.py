@@ -1,11 +1,15 @@
 """The translation istiod does: Kubernetes and Istio objects in, Envoy's clusters, endpoints and routes out. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from e2e.sandbox.mesh.authorization import objection as authorization_objection
 from e2e.sandbox.mesh.clusters import clusters_of
+from e2e.sandbox.mesh.http_routes import objection as http_route_objection
 from e2e.sandbox.mesh.names import Json, object_key, seconds
+from e2e.sandbox.mesh.policies import PolicyObjects, enforced, jwt_filter
+from e2e.sandbox.mesh.policies import objection as filter_objection
 from e2e.sandbox.mesh.registry import read_services
 from e2e.sandbox.mesh.rules import Rules
 from e2e.sandbox.mesh.virtual_hosts import virtual_hosts
@@ -22,11 +26,13 @@ class MeshObjects:
     services: tuple[Json, ...] = ()
     endpoint_slices: tuple[Json, ...] = ()
     pods: tuple[Json, ...] = ()
+    http_routes: tuple[Json, ...] = ()
+    policies: PolicyObjects = field(default_factory=PolicyObjects)
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """A VirtualService that istiod's admission would refuse, with the reason; it takes no part."""
+    """An object that istiod's admission would refuse or that the sandbox cannot do; it takes no part."""
 
     namespace: str
     name: str
@@ -42,34 +48,51 @@ class MeshConfig:
     virtual_hosts: tuple[Json, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
-    """The resourceVersion of every VirtualService that took part, by namespace/name."""
+    """The resourceVersion of every route object that took part, by namespace/name."""
+    jwt_filter: Json = field(default_factory=lambda: jwt_filter(PolicyObjects()))
 
 
 def translate(objects: MeshObjects, gateway_port: int = DEFAULT_GATEWAY_PORT) -> MeshConfig:
     """Translate the objects; `gateway_port` is the number the gateway's listener goes by in names and port rules."""
     services = read_services(objects.services, objects.endpoint_slices, objects.pods)
     rules = Rules(objects.destination_rules)
-    accepted, rejections = _admit(objects.virtual_services)
+    rejections: list[Rejection] = []
+    virtual_services = _admit(objects.virtual_services, _objection, rejections)
+    http_routes = _admit(objects.http_routes, http_route_objection, rejections)
+    policies = PolicyObjects(
+        objects.policies.authentications,
+        tuple(_admit(objects.policies.authorizations, authorization_objection, rejections)),
+        tuple(_admit(objects.policies.envoy_filters, filter_objection, rejections)),
+        objects.policies.keys,
+    )
     clusters, endpoints = [], {}
     for service in services.values():
         for cluster, assignment in clusters_of(service, rules):
             clusters.append(cluster)
             endpoints[cluster["name"]] = assignment
-    sources = {"/".join(object_key(item)): item["metadata"].get("resourceVersion", "") for item in accepted}
-    hosts = virtual_hosts(accepted, services, rules, gateway_port)
-    return MeshConfig(tuple(clusters), endpoints, tuple(hosts), tuple(rejections), sources)
+    routes = [*http_routes, *virtual_services]
+    sources = {"/".join(object_key(item)): item["metadata"].get("resourceVersion", "") for item in routes}
+    hosts = virtual_hosts(virtual_services, http_routes, services, rules, gateway_port)
+    return MeshConfig(
+        clusters=tuple(clusters),
+        endpoints=endpoints,
+        virtual_hosts=tuple(enforced(hosts, services, policies)),
+        rejections=tuple(rejections),
+        sources=sources,
+        jwt_filter=jwt_filter(policies),
+    )
 
 
-def _admit(virtual_services: Iterable[Json]) -> tuple[list[Json], list[Rejection]]:
-    accepted, rejections = [], []
-    for item in virtual_services:
-        reason = _objection(item)
+def _admit(items: Iterable[Json], objection: Callable[[Json], str | None], rejections: list[Rejection]) -> list[Json]:
+    accepted = []
+    for item in items:
+        reason = objection(item)
         if reason is None:
             accepted.append(item)
         else:
             namespace, name = object_key(item)
             rejections.append(Rejection(namespace, name, reason))
-    return accepted, rejections
+    return accepted
 
 
 def _objection(virtual_service: Json) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from e2e.sandbox.mesh.delegates import routes_of
+from e2e.sandbox.mesh.http_routes import AttachedRoutes, attached
 from e2e.sandbox.mesh.matches import takes_everything
 from e2e.sandbox.mesh.names import DOMAIN, Json, full_host, object_key
 from e2e.sandbox.mesh.registry import Protocol, Service
@@ -35,15 +36,23 @@ class HostTable:
 
 
 def virtual_hosts(
-    virtual_services: Iterable[Json], services: Mapping[str, Service], rules: Rules, gateway_port: int
+    virtual_services: Iterable[Json],
+    http_routes: Iterable[Json],
+    services: Mapping[str, Service],
+    rules: Rules,
+    gateway_port: int,
 ) -> list[Json]:
-    """All virtual hosts, those of the gateway first."""
+    """All virtual hosts, those of the gateway first. Where both speak of a host, VirtualServices beat HTTPRoutes."""
     ordered = sorted(virtual_services, key=creation_order)
     by_key = {object_key(item): item for item in ordered}
     http = {key: routes_of(item, by_key) for key, item in by_key.items()}
     table = HostTable()
-    _gateway_hosts(table, ordered, http, RouteScope(gateway_port, services, rules))
-    _mesh_hosts(table, ordered, http, services, rules)
+    routes = attached(http_routes)
+    gateway = RouteScope(gateway_port, services, rules)
+    _gateway_hosts(table, ordered, http, gateway)
+    for host in list(routes.at_gateways):
+        table.add(f"{host}:{gateway_port}", _gateway_domains(host), routes.gateway_routes(host, gateway))
+    _mesh_hosts(table, ordered, http, routes, services, rules)
     return table.hosts
 
 
@@ -84,6 +93,7 @@ def _mesh_hosts(
     table: HostTable,
     ordered: list[Json],
     http: Mapping[tuple[str, str], list[Json]],
+    attached_routes: AttachedRoutes,
     services: Mapping[str, Service],
     rules: Rules,
 ) -> None:
@@ -99,7 +109,7 @@ def _mesh_hosts(
                 continue
             scope = RouteScope(port.number, services, rules)
             owner = owners.get(host)
-            routes = [default_route(service, port.number)]
+            routes = attached_routes.service_routes(host, scope) or [default_route(service, port.number)]
             if owner is not None:
                 routes = routes_for(owner, http[object_key(owner)], scope)
             table.add(f"{host}:{port.number}", _mesh_domains(service, port.number), routes)
