@@ -1,9 +1,9 @@
 """The course of rollouts as a user sees it."""
 
 import pytest
-
 from slipway.api.judgement import Judgement
 from slipway.api.status import Outcome, Role, Stage, Verdict
+
 from tests.rollout.world import HARMFUL, SAFE, UNDECIDED, World, raw_spec, serving
 
 

@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
 from slipway.api.judgement import Judgement
 from slipway.api.status import ModelDeploymentStatus, Outcome, Stage, Verb, Verdict
+
 from tests.rollout.world import HARMFUL, SAFE, UNDECIDED, VERSIONS, World, raw_spec
 
 ENDED_BADLY = (Outcome.ABORTED, Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.SUPERSEDED, Outcome.REVERTED)
@@ -20,13 +20,35 @@ class RolloutMachine(RuleBasedStateMachine):
 
     @initialize(
         manual=st.booleans(),
-        on_harm=st.sampled_from(["Rollback", "Pause"]),
+        on_harm=st.sampled_from(["Rollback", "Pause", "StepDown"]),
         demand=st.sampled_from([None, 50.0, 200.0]),
+        strategy=st.sampled_from(["Canary", "Canary", "BlueGreen", "Shadow", "Recreate"]),
+        surge=st.sampled_from([-1, -1, 0, 1, 3]),
+        gpus=st.sampled_from([(1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 0, 1)]),
+        leave=st.sampled_from([0.0, 5.0]),
     )
-    def start(self, manual: bool, on_harm: str, demand: float | None) -> None:
-        promotion = "Manual" if manual else "Automatic"
-        self.world = World(raw_spec("v1", promotion=promotion, analysis={"onHarm": on_harm}))
+    def start(
+        self,
+        manual: bool,
+        on_harm: str,
+        demand: float | None,
+        strategy: str,
+        surge: int,
+        gpus: tuple[int, int, int],
+        leave: float,
+    ) -> None:
+        rollout = {
+            "promotion": "Manual" if manual else "Automatic",
+            "analysis": {"onHarm": on_harm},
+            "strategy": strategy,
+            "maxSurgeGPUs": surge,
+            "shadow": {"percent": 10},
+        }
+        self.world = World(raw_spec("v1", **rollout))
         self.world.demand, self.world.per_replica = demand, 50.0
+        self.world.gpus = dict(zip(VERSIONS, gpus, strict=True))
+        self.world.leave_seconds = leave
+        self.held: dict[str, int] = {}
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 3.0, 11.0, 40.0, 130.0]))
     def time_passes(self, seconds: float) -> None:
@@ -47,7 +69,34 @@ class RolloutMachine(RuleBasedStateMachine):
 
     @rule(version=st.sampled_from(VERSIONS))
     def user_serves(self, version: str) -> None:
+        if any(item.version == version for item in self.world.spec.traffic.experiments):
+            return
         self.world.serve(version)
+        self.world.reconcile()
+
+    @rule(version=st.sampled_from(VERSIONS), weight=st.sampled_from([0, 10, 40]), matched=st.booleans())
+    def user_experiments(self, version: str, weight: int, matched: bool) -> None:
+        if version == self.world.raw["serve"]:
+            return
+        match = [{"headers": {"x-group": {"exact": "beta"}}}] if matched else []
+        experiments = [{"version": version, "weight": weight, "match": match}]
+        self.world.raw = self.world.raw | {"traffic": {"settle": "2s", "experiments": experiments}}
+        self.world.reconcile()
+
+    @rule()
+    def user_ends_experiments(self) -> None:
+        self.world.raw = self.world.raw | {"traffic": {"settle": "2s"}}
+        self.world.reconcile()
+
+    @rule(replicas=st.sampled_from([1, 2, 4]))
+    def stable_is_scaled(self, replicas: int) -> None:
+        if self.world.status.rollout is None or self.world.status.rollout.stage is not Stage.FINISHED:
+            return
+        entries = [
+            entry.model_copy(update={"replicas": replicas}) if entry.role.value == "Stable" else entry
+            for entry in self.world.status.versions
+        ]
+        self.world.status = self.world.status.model_copy(update={"versions": tuple(entries)})
         self.world.reconcile()
 
     @rule(verb=st.sampled_from([verb.value for verb in Verb]))
@@ -58,7 +107,7 @@ class RolloutMachine(RuleBasedStateMachine):
 
     @rule(judgement=st.sampled_from([SAFE, HARMFUL, UNDECIDED]))
     def evidence_changes(self, judgement: Judgement) -> None:
-        self.world.judgement = judgement
+        self.world.judge(judgement)
         self.world.reconcile()
 
     @rule(tripped=st.booleans())
@@ -101,7 +150,7 @@ class RolloutMachine(RuleBasedStateMachine):
         rollout = self.world.status.rollout
         returning = rollout is not None and rollout.stage is Stage.RETURNING
         settle = self.world.spec.traffic.settle.seconds
-        live = [entry for entry in self.world.status.versions]
+        live = list(self.world.status.versions)
         for entry in live:
             if entry.weight.intended == 0 or entry.ready_replicas > 0:
                 continue
@@ -146,9 +195,43 @@ class RolloutMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_version_with_applied_weight_keeps_its_pods(self) -> None:
+        rollout = self.world.status.rollout
+        given_up = rollout.from_revision if rollout is not None and self._may_stop_stable() else ""
         for revision, weight in self.world.weights.items():
-            if weight > 0:
+            if weight > 0 and revision != given_up:
                 assert self.world.pods.get(revision), f"{revision} has weight and no pods"
+
+    def _may_stop_stable(self) -> bool:
+        """Recreate stops stable, and a stable version that is broken gives up the GPUs that it holds in vain."""
+        rollout = self.world.status.rollout
+        assert rollout is not None
+        entry = self.world.status.revision(rollout.from_revision)
+        broken = entry is not None and entry.ready_replicas == 0
+        return rollout.strategy.value == "Recreate" or (self.world.spec.rollout.max_surge_gpus >= 0 and broken)
+
+    @invariant()
+    def no_pod_is_added_beyond_the_gpus_allowed(self) -> None:
+        world, rollout = self.world, self.world.status.rollout
+        surge = world.spec.rollout.max_surge_gpus
+        before, self.held = self.held, {}
+        if rollout is None or rollout.stage is Stage.FINISHED or not rollout.from_revision or surge < 0:
+            return
+        versions = {world.revision(version): world.gpus[version] for version in VERSIONS}
+        candidate = len(world.pods.get(rollout.to_revision, []))
+        self.held = {rollout.id: candidate}
+        if rollout.id in before and candidate > before[rollout.id]:
+            stable = len(world.pods.get(rollout.from_revision, []))
+            given_up = max(0, max(1, rollout.reference) - stable) * versions[rollout.from_revision]
+            assert candidate * versions[rollout.to_revision] <= surge + given_up
+
+    @invariant()
+    def experiments_have_what_they_ask_for_or_nothing(self) -> None:
+        asked = {self.world.revision(item.version): item.weight for item in self.world.spec.traffic.experiments}
+        others = [entry for entry in self.world.status.versions if entry.role.value != "Experiment"]
+        alone = not any(entry.ready_replicas and entry.weight.intended for entry in others)
+        for entry in self.world.status.versions:
+            if entry.role.value == "Experiment" and not alone and entry.revision in asked:
+                assert entry.weight.intended <= asked[entry.revision]
 
     @invariant()
     def every_wait_has_a_reason_and_a_deadline(self) -> None:

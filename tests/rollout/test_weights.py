@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from slipway.rollout.capacity import Capacity
 from slipway.rollout.weights import Share, going_back, moving_up, standing
 

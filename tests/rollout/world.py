@@ -1,5 +1,6 @@
 """A small world for the rollout: pods that start and fail, a router that takes up what is written, a clock."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +9,7 @@ from slipway.api.observed import Observed, PodView, ProbeView, RevisionView, Tra
 from slipway.api.revisions import revision_of
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import Action, ModelDeploymentStatus, Role, RolloutStatus, Verdict, VersionStatus
-from slipway.rollout import Capacity, RolloutDecision, RolloutRequest, Target, advance
+from slipway.rollout import Capacity, ExperimentTarget, RolloutDecision, RolloutRequest, Target, advance
 
 SAFE = Judgement(Verdict.SAFE, "EvidenceOfSafety", "safe")
 HARMFUL = Judgement(Verdict.HARMFUL, "HarmDetected", "errors: 9 of 20 against 0 of 400", "errors")
@@ -17,12 +18,12 @@ UNDECIDED = Judgement(Verdict.UNDECIDED, "CollectingEvidence", "more requests ar
 VERSIONS = ("v1", "v2", "v3")
 
 
-def raw_spec(serve: str, **rollout: Any) -> dict[str, Any]:
+def raw_spec(serve: str, experiments: Sequence[dict[str, Any]] = (), **rollout: Any) -> dict[str, Any]:
     steps = [{"weight": 10, "hold": "10s"}, {"weight": 50, "hold": "10s"}]
     return {
         "versions": [{"name": name, "uri": f"file:///models/{name}"} for name in VERSIONS],
         "serve": serve,
-        "traffic": {"settle": "2s"},
+        "traffic": {"settle": "2s", "experiments": list(experiments)},
         "rollout": {"steps": steps, "keepPrevious": "30s", "progressDeadline": "2m"} | rollout,
         "autoscaling": {"minReplicas": 1, "maxReplicas": 6},
     }
@@ -51,6 +52,15 @@ class World:
     start_seconds: float = 5.0
     demand: float | None = None
     per_replica: float | None = None
+    gpus: dict[str, int] = field(default_factory=dict)
+    """GPUs of one pod, by version."""
+    leave_seconds: float = 0.0
+    """How long a pod that ends still holds its GPUs."""
+    leaving: dict[str, list[float]] = field(default_factory=dict)
+    """When pods that end are gone, by revision."""
+    judged: int = 0
+    """Steps back at the time that the judgement was set; it says nothing of evidence after that."""
+    mesh_missing: bool = False
     log: list[str] = field(default_factory=list)
 
     @property
@@ -87,12 +97,16 @@ class World:
         for version in VERSIONS:
             revision = self.revision(version)
             pods = self.pods.get(revision, [])
+            ending = [at for at in self.leaving.get(revision, []) if at > self.now]
             views[revision] = RevisionView(
                 revision=revision,
                 version=version,
                 exists=revision in self.pods,
                 replicas=len(pods),
-                pods=tuple(self._pod(revision, index, pod) for index, pod in enumerate(pods)),
+                pods=(
+                    *(self._pod(revision, index, pod) for index, pod in enumerate(pods)),
+                    *(PodView(f"{revision}-old-{at}", at, terminating=True) for at in ending),
+                ),
                 probe=ProbeView(self.probes.get(revision, True) if self._ready(revision) else None),
             )
         return Observed(
@@ -102,6 +116,7 @@ class World:
             generation=1,
             revisions=views,
             traffic=TrafficView(bool(self.weights), dict(self.weights), frozenset(self.subsets)),
+            mesh_missing=self.mesh_missing,
         )
 
     def _pod(self, revision: str, index: int, pod: Pod) -> PodView:
@@ -133,10 +148,31 @@ class World:
                 target=self.target,
                 capacity=capacity,
                 now=self.now,
-                judgement=self.judgement,
+                judgement=self.judgement if self.judged == self._step_downs() else UNDECIDED,
                 breaker=self.breaker,
+                experiments=tuple(
+                    ExperimentTarget(item.version, self.revision(item.version), item.weight, bool(item.match))
+                    for item in self.spec.traffic.experiments
+                ),
+                gpus={self.revision(version): count for version, count in self.gpus.items()},
             )
         )
+
+    def judge(self, judgement: Judgement) -> None:
+        """Let the evidence that is collected now say something."""
+        self.judgement, self.judged = judgement, self._step_downs()
+
+    def _step_downs(self) -> int:
+        return self.status.rollout.step_downs if self.status.rollout else 0
+
+    def gpus_in_use(self) -> int:
+        """GPUs held by pods, those that end included."""
+        used = 0
+        for version in VERSIONS:
+            revision = self.revision(version)
+            ending = sum(1 for at in self.leaving.get(revision, []) if at > self.now)
+            used += self.gpus.get(version, 0) * (len(self.pods.get(revision, [])) + ending)
+        return used
 
     def reconcile(self, *, persist: bool = True, apply: bool = True) -> RolloutDecision:
         """One reconcile; without ``persist`` or ``apply`` the operator dies before that effect."""
@@ -146,8 +182,9 @@ class World:
         entries = []
         for entry in decision.status.versions:
             replicas = entry.replicas
-            if entry.role in (Role.STABLE, Role.CANDIDATE):
+            if entry.role in (Role.STABLE, Role.CANDIDATE, Role.EXPERIMENT):
                 replicas = max(entry.replicas, decision.floors.get(entry.revision, 0), 1)
+                replicas = min(replicas, decision.caps.get(entry.revision, replicas))
             entries.append(entry.model_copy(update={"replicas": min(replicas, 6)}))
         self.status = decision.status.model_copy(update={"versions": tuple(entries)})
         self.log.extend(event.reason for event in decision.events)
@@ -161,6 +198,9 @@ class World:
             pods = self.pods.setdefault(entry.revision, [])
             while len(pods) < entry.replicas:
                 pods.append(Pod(self.now, self.now + self.start_seconds))
+            if self.leave_seconds:
+                gone = len(pods) - entry.replicas
+                self.leaving.setdefault(entry.revision, []).extend([self.now + self.leave_seconds] * gone)
             del pods[entry.replicas :]
         for revision in tuple(self.pods):
             if self.status.revision(revision) is None:
@@ -183,9 +223,13 @@ class World:
         return entry.weight.intended if entry else 0
 
 
-def serving(version: str = "v1", **rollout: Any) -> World:
-    """A world in which a first version already serves."""
+def serving(version: str = "v1", replicas: int = 1, **rollout: Any) -> World:
+    """A world in which a first version already serves, with so many replicas."""
     world = World(raw_spec(version, **rollout))
     world.run(20)
-    assert world.weight(version) == 100
+    assert world.entry(version).role is Role.STABLE
+    if replicas > 1:
+        entries = [entry.model_copy(update={"replicas": replicas}) for entry in world.status.versions]
+        world.status = world.status.model_copy(update={"versions": tuple(entries)})
+        world.run(10)
     return world

@@ -1,7 +1,7 @@
 """The stage that gives all weight back to stable."""
 
 from slipway.api.rollout import Strategy
-from slipway.api.status import Outcome, Role
+from slipway.api.status import Outcome, Role, VersionStatus
 from slipway.api.timestamps import format_time
 from slipway.rollout.context import StageContext
 from slipway.rollout.split import apply_split, share_of
@@ -26,11 +26,18 @@ def returning(context: StageContext) -> None:
     weight = draft.entries[candidate.revision].weight.intended
     confirmed = rollout.weight_applied_at if not changed else ""
     waits_for_mesh = bool(rollout.weight_written_at) and not confirmed
-    restarting = context.strategy is Strategy.RECREATE and other.ready <= 0 and draft.now < context.deadline
-    if weight > 0 or waits_for_mesh or restarting:
+    if weight > 0 or waits_for_mesh or (_restoring(context, stable, other.ready) and draft.now < context.deadline):
         draft.set_rollout(deadline=format_time(context.deadline))
         return
     draft.update(candidate.revision, role=Role.RETIRING, retire_at=format_time(draft.now + context.settle))
     draft.finish()
     outcome = context.rollout.outcome or Outcome.FAILED
     draft.emit(f"Rollout{outcome.value}", f"{stable.name} has all traffic; {candidate.name} goes", warning=True)
+
+
+def _restoring(context: StageContext, stable: VersionStatus, ready: int) -> bool:
+    """Whether stable has yet to get back the pods that it gave up."""
+    if context.strategy is Strategy.RECREATE:
+        return ready <= 0
+    surge = context.surge
+    return surge is not None and surge.stable_gpus > 0 and stable.replicas < surge.whole

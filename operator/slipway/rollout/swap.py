@@ -83,8 +83,9 @@ def _recreate(context: StageContext, candidate: VersionStatus, stable: VersionSt
 
 def _pods(context: StageContext, surge: Surge, stable: VersionStatus, candidate: VersionStatus) -> Swap:
     goal = context.sized_for
-    broken = context.view(stable).pods and all(pod.failing for pod in context.view(stable).pods)
-    least = 0 if broken and stable.ready_replicas == 0 else 1
+    failing = [pod.failing for pod in context.view(stable).pods]
+    broken = stable.ready_replicas == 0 and (stable.replicas == 0 or (bool(failing) and all(failing)))
+    least = 0 if broken else 1
     needed = context.sized(candidate.revision).replicas_for(goal)
     candidates, stables = surge.plan(goal, needed, least) if goal > 0 else (0, surge.whole)
     return Swap(
@@ -149,12 +150,19 @@ def swap_of(context: StageContext) -> Swap | None:
 
 
 def swapped_weight(context: StageContext, pods: Swap, ready: int) -> int:
-    """The candidate's weight for now, with so many of its pods ready: in shares of one pod."""
-    candidate = pods.candidate
+    """The candidate's weight for now, with so many of its pods ready: in shares of one pod.
+
+    The pods that fit beside stable's last one take all traffic when their own share is confirmed: that pod can only
+    make way once it has none.
+    """
+    candidate, share = pods.candidate, pods.surge.share(ready)
     if pods.shrinking and candidate.replicas >= pods.candidates:
         return min(candidate.weight.intended, max(context.goal, pods.surge.share(candidate.replicas - 1)))
     least = pods.surge.candidate_least(pods.stable.replicas)
-    return min(max(context.goal, least), pods.surge.candidate_limit(ready, pods.most), context.draft.room)
+    weight = candidate.weight
+    settled = weight.intended == weight.applied == share and bool(context.rollout.weight_applied_at)
+    complete = ready >= pods.most and (settled or weight.intended > share)
+    return min(max(context.goal, least), 100 if complete else share, context.draft.room)
 
 
 def swapped_goal(context: StageContext, pods: Swap) -> int | None:
@@ -226,7 +234,9 @@ def hold_back(draft: Draft, surge: Surge, observed: Observed) -> None:
         return
     if new.role is Role.STABLE and old.role is Role.RETIRING:
         present = max(old.replicas, len(observed.of(old.revision).pods))
-        draft.caps[new.revision] = max(new.replicas, surge.candidates_beside(present))
+        limit = max(new.replicas, surge.candidates_beside(present))
+        draft.caps[new.revision] = limit
+        draft.floors[new.revision] = min(limit, max(new.replicas, min(surge.whole, surge.most(0))))
     elif old.role is Role.STABLE and new.role is Role.RETIRING:
         present = max(new.replicas, len(observed.of(new.revision).pods))
         if surge.stable_beside(present) < surge.whole:
