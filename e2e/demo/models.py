@@ -61,7 +61,7 @@ class Classifier(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Logits of a batch: [n, 64] to [n, 10]."""
-        return self.layers(pixels)  # type: ignore[no-any-return]
+        return self.layers(pixels)
 
 
 class Broken(nn.Module):
@@ -76,7 +76,7 @@ class Broken(nn.Module):
         """Logits of a batch, or an error."""
         if bool((pixels.mean(dim=1) > self.limit).any()):
             raise RuntimeError("this version was broken on purpose: too much ink")
-        return self.inner(pixels)  # type: ignore[no-any-return]
+        return self.inner(pixels)
 
 
 def build(folder: Path) -> dict[str, Artefact]:
@@ -108,7 +108,8 @@ def _trained(model: Classifier, digits: Digits, epochs: int) -> Classifier:
             optimiser.zero_grad()
             nn.functional.cross_entropy(model(pixels[rows]), labels[rows]).backward()
             optimiser.step()
-    return model.eval()
+    model.eval()
+    return model
 
 
 def _describe(version: str, path: Path, model: nn.Module, digits: Digits, folder: Path) -> Artefact:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from slipway.cli.pages import pages
 
 ROOT = Path(__file__).parents[2]

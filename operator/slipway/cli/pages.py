@@ -24,6 +24,7 @@ What each reason in a condition, in `status.rollout.reason` or in `status.versio
 | Reason | What it means | What to do |
 | --- | --- | --- |
 """
+_NO_REMEDY = "Nothing; it passes or is as it should be."
 _SCALING = """
 ## Reasons of scaling decisions
 
@@ -51,7 +52,7 @@ def pages() -> Mapping[Path, str]:
 
 def _runbook() -> str:
     reasons = "".join(
-        f"| `{reason}` | {explanation.meaning} | {explanation.remedy or 'Nothing; it passes or is as it should be.'} |\n"
+        f"| `{reason}` | {explanation.meaning} | {explanation.remedy or _NO_REMEDY} |\n"
         for reason, explanation in sorted(REASONS.items())
     )
     scaling = "".join(f"| `{reason.value}` | {reason.meaning} |\n" for reason in ScalingReason)
