@@ -278,7 +278,8 @@ async def test_outlier_detection_ejects_a_failing_pod(bench: Bench) -> None:
     rule = destination_rule(outlierDetection=detection)
     await bench.show([rule, virtual_service({"route": [anywhere], "retries": {"attempts": 0}})])
     await bench.send(40)
-    assert len(bench.pods[0].requests) == 3
+    # Each of Envoy's threads may send one more before it hears of the ejection.
+    assert 3 <= len(bench.pods[0].requests) <= 5
     assert set(await bench.send(20)) == {"200 10.244.0.2"}
 
 
