@@ -4,9 +4,17 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from cloudcoil.models.istio.networking import v1 as istio
+from cloudcoil.models.istio.networking import v1 as networking
+from cloudcoil.models.istio.networking import v1alpha3
+from cloudcoil.models.istio.security import v1 as security
 
 from tests.resources.rendering import canary, raw_spec, render
+
+ISTIO = {
+    "networking.istio.io/v1": networking,
+    "networking.istio.io/v1alpha3": v1alpha3,
+    "security.istio.io/v1": security,
+}
 
 FULL = {
     "runtime": {
@@ -56,14 +64,14 @@ def test_objects_are_valid(spec: dict[str, Any]) -> None:
         "DestinationRule", "VirtualService",
     ]  # fmt: skip
     for item in objects:
-        if item["apiVersion"] == "networking.istio.io/v1":
+        if item["apiVersion"] in ISTIO:
             assert_istio_knows_every_field(item)
         else:
             kubernetes_validate.validate(item, "1.36", strict=True)
 
 
 def assert_istio_knows_every_field(item: dict[str, Any]) -> None:
-    model = getattr(istio, item["kind"]).model_validate(item)
+    model = getattr(ISTIO[item["apiVersion"]], item["kind"]).model_validate(item)
     written = model.model_dump(by_alias=True, exclude_unset=True, mode="json")
     assert written["spec"] == item["spec"]
 
