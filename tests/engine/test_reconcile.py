@@ -37,6 +37,7 @@ def decision(**fields: Any) -> SimpleNamespace:
         "requeue_after": None,
         "events": (),
         "apply": False,
+        "queries": (),
     }
     return SimpleNamespace(**(plain | fields))
 
@@ -60,6 +61,15 @@ async def test_without_apply_no_child_is_touched():
     await world.reconcile()
     assert len(world.api.mutations()) == 1
     assert world.events == [EventRecord("InvalidSpec", "no")]
+
+
+async def test_expressions_are_asked_from_now_on_and_no_more_once_it_is_gone():
+    world = deciding(queries=("up",))
+    await world.reconcile()
+    assert world.wanted == {(KEY.namespace, KEY.name): ("up",)}
+    world.api.drop("modeldeployments", *KEY)
+    await world.reconcile()
+    assert world.wanted == {(KEY.namespace, KEY.name): ()}
 
 
 async def test_an_equal_status_is_not_written_again():

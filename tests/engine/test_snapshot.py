@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ class Snapshot:
 class Source:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
+
+    def want(self, namespace: str, model: str, queries: Sequence[str]) -> None:
+        self.wanted = (namespace, model, tuple(queries))
 
     async def snapshot(self, now: float) -> Snapshot:
         answer = self.answers.pop(0)
@@ -89,3 +93,10 @@ async def test_without_a_source_it_only_ticks():
 
 def test_before_the_first_one():
     assert Stage(Source(), rounds=1).ticker.view("ns", "m").error == "no snapshot yet"
+
+
+def test_expressions_go_to_the_source():
+    stage = Stage(Source(), rounds=1)
+    stage.ticker.want("ns", "m", ["up"])
+    assert stage.ticker._source.wanted == ("ns", "m", ("up",))
+    Stage(None, rounds=1).ticker.want("ns", "m", ["up"])

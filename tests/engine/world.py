@@ -57,6 +57,7 @@ class World:
         self.cache = Cache()
         self.client = Client(self.api, retry=RetryPolicy(attempts=1))
         applier, remarks = Applier(self.client, self.cache), Remarks()
+        self.wanted: dict[tuple[str, str], tuple[str, ...]] = {}
         goldens = GoldensReader(self.client, lambda: self.now)
         self.resync = Resync(
             self.client, self.cache, self.telemetry, clock=lambda: self.now, on_changed=lambda key: None
@@ -69,6 +70,7 @@ class World:
             remarks=remarks,
             decide=self.decide or (lambda raw, seen, metrics, now: decide(raw, seen, metrics, self.options, now)),
             metrics=lambda namespace, name: MetricsView(at=self.now, error="no Prometheus here"),
+            want=lambda namespace, name, queries: self.wanted.update({(namespace, name): tuple(queries)}),
             render=RenderOptions(runtime_image="slipway-runtime:0.1.0"),
             recorder=self,
             telemetry=self.telemetry,

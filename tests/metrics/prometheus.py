@@ -41,6 +41,8 @@ class FakePrometheus:
     delay: float = 0.0
     queries: list[str] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    """Values of other expressions."""
     asked: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -50,6 +52,9 @@ class FakePrometheus:
             return self.body
         if query.startswith("up{"):
             found: list[Any] = [{"metric": labels, "value": [now, "0"]} for labels in self.down]
+            return self._wrapped("vector", found)
+        if query in self.values:
+            found = [{"metric": {"n": str(n)}, "value": [now, value]} for n, value in enumerate(self.values[query])]
             return self._wrapped("vector", found)
         reach = float(re.search(r"\[(\d+)s\]$", query)[1])  # type: ignore[index]
         names = re.search(r'__name__=~"([^"]+)"', query)

@@ -1,7 +1,7 @@
 """The verdict on a candidate: every check's evidence is brought up to date and judged."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slipway.analysis.availability import silence
 from slipway.analysis.expressions import Subject, expression_definition, judge_expression
@@ -9,7 +9,7 @@ from slipway.analysis.judging import Trial
 from slipway.analysis.margins import margin
 from slipway.analysis.reasons import Reason
 from slipway.analysis.shadowing import agreement_definition, judge_agreement
-from slipway.api.rollout import Analysis, Check
+from slipway.api.rollout import Analysis, Check, MetricKind
 from slipway.api.samples import MetricsView
 from slipway.api.status import CheckStatus, Verdict
 
@@ -42,12 +42,14 @@ def assess(
     counting_from: float | None,
     now: float,
     subject: Subject | None = None,
+    served: bool = True,
 ) -> Assessment:
     """Count the windows that have closed since and judge all evidence of the rollout.
 
     ``candidate`` and ``stable`` are revision names. ``counting_from`` (seconds since the epoch) is when the first
     weight was confirmed, or requests were first repeated: windows start at or after it; with None nothing is counted
-    and earlier evidence stands. ``subject`` fills the placeholders of the user's own expressions. Evidence of another
+    and earlier evidence stands. ``subject`` fills the placeholders of the user's own expressions. Without
+    ``served`` the candidate has repeated requests only: checks on served ones take no part. Evidence of another
     rollout, or of a check whose definition has changed, is dropped; a check once harmful stays so.
     """
     if not analysis.checks:
@@ -68,7 +70,19 @@ def assess(
         silence=silence(metrics, candidate, stable, now),
     )
     about = subject or Subject(revision=candidate)
-    return _conclude(tuple(_check(check, known.get(check.name), rollout_id, trial, about) for check in analysis.checks))
+    checks = tuple(
+        _check(check, known.get(check.name), rollout_id, trial, about)
+        if served or _needs_no_traffic(check)
+        else _standing(check, known.get(check.name), rollout_id)
+        for check in analysis.checks
+    )
+    taking_part = {check.name for check in analysis.checks if served or _needs_no_traffic(check)}
+    return replace(_conclude(tuple(check for check in checks if check.name in taking_part)), checks=checks)
+
+
+def _needs_no_traffic(check: Check) -> bool:
+    """Whether a check can say something of a candidate that serves nobody."""
+    return bool(check.query) or check.metric is MetricKind.SHADOW_AGREEMENT
 
 
 def _check(check: Check, before: CheckStatus | None, rollout_id: str, trial: Trial, subject: Subject) -> CheckStatus:
@@ -110,6 +124,8 @@ def _conclude(checks: tuple[CheckStatus, ...]) -> Assessment:
     if harmful is not None:
         return Assessment(checks, Verdict.HARMFUL, harmful.reason, _named(harmful), harmful.name)
     open_checks = [check for check in by_weight if check.verdict is not Verdict.SAFE]
+    if not checks:
+        return Assessment(checks, Verdict.UNDECIDED, Reason.NO_COMPARISONS, "no check looks at repeated requests")
     if not open_checks:
         return Assessment(checks, Verdict.SAFE, Reason.EVIDENCE_OF_SAFETY, "; ".join(map(_named, checks)))
     return Assessment(checks, Verdict.UNDECIDED, open_checks[0].reason, "; ".join(map(_named, open_checks)))

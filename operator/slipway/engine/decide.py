@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from slipway.analysis import assess, tripped
+from slipway.analysis import Subject, assess, expressions, tripped
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
 from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image
+from slipway.api.rollout import Strategy
 from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import (
@@ -55,6 +56,8 @@ class Decision:
     events: tuple[EventRecord, ...] = ()
     apply: bool = False
     """Whether children may be touched at all."""
+    queries: tuple[str, ...] = ()
+    """The user's own expressions that Prometheus is to be asked from now on."""
 
 
 def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, options: Options, now: float) -> Decision:
@@ -137,7 +140,17 @@ def _proceed(
         requeue_after=moved.requeue_after,
         events=(*events, *moved.events, *scaled.events),
         apply=True,
+        queries=_queries(spec, summed, observed),
     )
+
+
+def _queries(spec: ModelDeploymentSpec, status: ModelDeploymentStatus, observed: Observed) -> tuple[str, ...]:
+    """What has to be known of a candidate at the next look."""
+    candidate, rollout = status.in_role(Role.CANDIDATE), status.rollout
+    if candidate is None or rollout is None or rollout.outcome is not None:
+        return ()
+    subject = Subject(observed.namespace, observed.name, candidate.name, candidate.revision)
+    return tuple(expressions(spec.rollout.analysis, subject))
 
 
 def _judge(
@@ -147,14 +160,18 @@ def _judge(
     metrics: MetricsView,
     now: float,
 ) -> tuple[tuple[CheckStatus, ...], Judgement, Judgement | None]:
-    """What evidence and breakers say of the candidate; evidence is counted only while it has confirmed weight."""
+    """What evidence and breakers say of the candidate.
+
+    Evidence is counted while it has confirmed weight, or is compared on repeated requests before it has any.
+    """
     rollout = status.rollout
     candidate = status.in_role(Role.CANDIDATE)
     stable = status.in_role(Role.STABLE)
     if rollout is None or rollout.stage is Stage.FINISHED or candidate is None or stable is None:
         return status.analysis, NO_JUDGEMENT, None
     view = observed.of(candidate.revision)
-    has_weight = candidate.weight.intended > 0 and rollout.outcome is None
+    has_weight = candidate.weight.intended > 0
+    observed_now = rollout.outcome is None and (has_weight or rollout.strategy is Strategy.SHADOW)
     assessment = assess(
         spec.rollout.analysis,
         status.analysis,
@@ -162,8 +179,10 @@ def _judge(
         candidate=candidate.revision,
         stable=stable.revision,
         metrics=metrics,
-        counting_from=parse_time(rollout.evidence_from) if has_weight else None,
+        counting_from=parse_time(rollout.evidence_from) if observed_now else None,
         now=now,
+        subject=Subject(observed.namespace, observed.name, candidate.name, candidate.revision),
+        served=has_weight,
     )
     judgement = Judgement(assessment.verdict, assessment.reason, assessment.message, assessment.harmful)
     since = parse_time(rollout.evidence_from)

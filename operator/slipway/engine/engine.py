@@ -139,6 +139,7 @@ class Engine:
             remarks=remarks,
             decide=decide,
             metrics=self.ticker.view,
+            want=self.ticker.want,
             render=RenderOptions(runtime_image=settings.runtime_image, cluster_domain=settings.cluster_domain),
             recorder=self._recorder,
             telemetry=self.telemetry,

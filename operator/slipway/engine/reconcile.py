@@ -70,6 +70,11 @@ class DecisionView(Protocol):
         ...
 
     @property
+    def queries(self) -> tuple[str, ...]:
+        """Expressions that the next metrics snapshots are to answer."""
+        ...
+
+    @property
     def apply(self) -> bool:
         """Whether children may be touched."""
         ...
@@ -110,12 +115,15 @@ class Reconciler:
         remarks: Remarks,
         decide: Decide,
         metrics: Callable[[str, str], MetricsView],
+        want: Callable[[str, str, Sequence[str]], None],
         render: RenderOptions,
         recorder: Recorder,
         telemetry: Telemetry,
         wall: Callable[[], float],
     ) -> None:
-        """``metrics`` gives the newest view by namespace and name; ``wall`` gives seconds since the epoch."""
+        """``metrics`` gives the newest view by namespace and name, ``want`` is told which expressions the next ones are
+        to answer; ``wall`` gives seconds since the epoch.
+        """
         self._client = client
         self._cache = cache
         self._observer = observer
@@ -123,6 +131,7 @@ class Reconciler:
         self._remarks = remarks
         self._decide = decide
         self._metrics = metrics
+        self._want = want
         self._render = render
         self._recorder = recorder
         self._telemetry = telemetry
@@ -140,6 +149,7 @@ class Reconciler:
         except NotFoundError:
             self._remarks.forget(key)
             self._applier.forget(key)
+            self._want(*key, ())
             return Outcome("gone")
         if raw["metadata"].get("deletionTimestamp"):
             # Everything we made has an owner reference and is collected with it.
@@ -160,6 +170,7 @@ class Reconciler:
         observed = await self._observer.observe(raw)
         now = self._wall()
         decision = self._decide(raw, observed, self._metrics(*key), now)
+        self._want(*key, decision.queries)
         try:
             written = await persist(self._client, raw, decision.status)
         except ConflictError:

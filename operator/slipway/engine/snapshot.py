@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from slipway.api.samples import MetricsView
@@ -31,6 +31,10 @@ class Source(Protocol):
 
     async def snapshot(self, now: float) -> Snapshot:
         """Read everything once; ``now`` is in seconds since the epoch."""
+        ...
+
+    def want(self, namespace: str, model: str, queries: Sequence[str]) -> None:
+        """From now on these expressions are asked for a ModelDeployment, and no others."""
         ...
 
 
@@ -69,6 +73,11 @@ class SnapshotTicker:
         if self._newest is None:
             return MetricsView(at=self._wall(), available=False, error=self._failure)
         return self._newest.view(namespace, name)
+
+    def want(self, namespace: str, name: str, queries: Sequence[str]) -> None:
+        """Have these expressions asked for a ModelDeployment from now on."""
+        if self._source is not None:
+            self._source.want(namespace, name, queries)
 
     async def run(self) -> None:
         """Read for ever."""

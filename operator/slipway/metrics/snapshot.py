@@ -1,11 +1,11 @@
 """One reading of Prometheus for all ModelDeployments."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from slipway.api.samples import MetricsView, RevisionMetrics
+from slipway.api.samples import MetricsView, RevisionMetrics, Sample
 from slipway.metrics.gpu import PodGpu, attribute
 from slipway.metrics.pods import Pace, PodKey, PodMetrics
 from slipway.metrics.revision import revision_metrics
@@ -26,11 +26,14 @@ class Snapshot:
     """Seconds between scrapes that are assumed where none have been seen."""
     views: Mapping[tuple[str, str], MetricsView] = field(default_factory=dict)
     """By namespace and model."""
+    queries: Mapping[str, Sample] = field(default_factory=dict)
+    """Values of the users' own expressions, by their text."""
 
     def view(self, namespace: str, model: str) -> MetricsView:
         """The metrics of a ModelDeployment; without revisions where Prometheus knows none of its pods."""
         known = self.views.get((namespace, model))
-        return known or MetricsView(self.at, self.available, self.error, self.scrape_interval)
+        view = known or MetricsView(self.at, self.available, self.error, self.scrape_interval)
+        return replace(view, queries=self.queries) if self.queries else view
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from requests import RequestException, Timeout, exceptions
 from urllib3.util.retry import Retry
 
+from slipway.metrics.custom import CustomQueries
 from slipway.metrics.queries import DOWN, gpu_query, server_queries
 from slipway.metrics.snapshot import Answers, Snapshot, read_answers
 from slipway.metrics.traces import AnswerError
@@ -18,7 +20,8 @@ LONGEST_ERROR = 300
 
 
 class PrometheusSource:
-    """Reads Prometheus: six queries per snapshot, however many ModelDeployments there are.
+    """Reads Prometheus: six queries per snapshot, however many ModelDeployments there are, and one for each expression
+    that a user has written into a check.
 
     Times are in seconds. ``rate_window`` is what rates are taken over, ``evidence_range`` how far raw scrapes reach
     back, ``timeout`` the longest a snapshot may take; ``scrape_interval`` is assumed where no scrapes have been seen.
@@ -42,9 +45,18 @@ class PrometheusSource:
         self._scrape_interval = scrape_interval
         self._timeout = timeout
         self._reading = threading.Lock()
+        self._custom = CustomQueries(url, headers=dict(headers or {}))
+
+    def want(self, namespace: str, model: str, queries: Sequence[str]) -> None:
+        """From now on these expressions are asked for a ModelDeployment, and no others."""
+        self._custom.want((namespace, model), queries)
 
     async def snapshot(self, now: float) -> Snapshot:
         """What Prometheus knows at ``now`` (seconds since the epoch); unavailable, with the cause, where it fails."""
+        snapshot = await self._fixed(now)
+        return replace(snapshot, queries=await self._custom.refresh(now)) if snapshot.available else snapshot
+
+    async def _fixed(self, now: float) -> Snapshot:
         try:
             async with asyncio.timeout(self._timeout):
                 return await asyncio.to_thread(self._read, now)
@@ -61,6 +73,7 @@ class PrometheusSource:
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
+        self._custom.close()
 
     def _read(self, now: float) -> Snapshot:
         if not self._reading.acquire(blocking=False):
