@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import ssl
@@ -18,6 +19,13 @@ from .children import START_SECONDS, Child, ChildFailedError
 from .tokens import TOKENS_FILE, User, write_tokens
 
 HOST = "127.0.0.1"
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""Requests of service accounts are recorded, as the simulated API server does."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,9 @@ async def start_envtest(
     certificates = folder / "certificates"
     certificates.mkdir(exist_ok=True)
     signing_key = _signing_key(certificates / "service-accounts.key")
+    audit = folder / "apiserver"
+    audit.mkdir(exist_ok=True)
+    (audit / "policy.json").write_text(json.dumps(_AUDIT_POLICY))
     server = [
         str(assets / "kube-apiserver"),
         f"--etcd-servers={etcd_url}",
@@ -83,6 +94,8 @@ async def start_envtest(
         f"--service-account-signing-key-file={signing_key}",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged=true",
+        f"--audit-policy-file={audit / 'policy.json'}",
+        f"--audit-log-path={audit / 'audit.log'}",
     ]
     child = await Child.start("apiserver", server, folder / "logs")
     child.drain()

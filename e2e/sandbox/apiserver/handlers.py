@@ -12,6 +12,7 @@ from aiohttp import web
 
 from . import discovery, exchange, lists, patches, podlogs, reviews, scales
 from .access import Attributes, User, escalation
+from .audit import AuditLog
 from .cluster import Cluster
 from .deletions import DeleteOptions
 from .failures import (
@@ -48,10 +49,11 @@ Fault = Callable[[str, str], Awaitable[ApiError | None]]
 class Handlers:
     """Answers HTTP requests from a cluster."""
 
-    def __init__(self, cluster: Cluster, address: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, cluster: Cluster, address: str, session: aiohttp.ClientSession, audit: AuditLog) -> None:
         self.cluster = cluster
         self.address = address
         self.session = session
+        self.audit = audit
         self.documents = Documents(cluster.registry)
         self.watches: set[Watch] = set()
         self.fault: Fault | None = None
@@ -122,6 +124,7 @@ class Handlers:
         verb = _verb(request, path)
         namespace = path.name if path.plural == "namespaces" and not path.group else path.namespace
         wanted = Attributes(verb, path.group, path.plural, path.part, namespace, path.name)
+        self.audit.record(user, wanted)
         self.cluster.authorizer.require(user, wanted)
         resource = self._resource(path, verb)
         target = Target(resource, path.namespace, path.name, path.part)
@@ -233,6 +236,7 @@ class Handlers:
         write = exchange.write_of(request, "PatchOptions", applying=kind == patches.APPLY_PATCH)
         if kind == patches.APPLY_PATCH:
             if not target.part:
+                self._require_create(target, user)
                 self._forbid_escalation(target, body, user)
             stored, created = self.cluster.writer.apply(target, body, write)
             return self._object(request, target, stored, 201 if created else 200, write)
@@ -252,6 +256,14 @@ class Handlers:
         found = lists.page(self.cluster.store, target.resource, selection, query)
         self.cluster.deleter.delete_collection(target.resource, found.items, options)
         return exchange.encoded(lists.encode_list(target.resource, found, View(), self.cluster.clock))
+
+    def _require_create(self, target: Target, user: User) -> None:
+        """An apply that would make an object needs the right to create it as well."""
+        resource = target.resource
+        if self.cluster.store.get(resource.storage, target.key) is None:
+            wanted = Attributes("create", resource.group, resource.plural, "", target.namespace, target.name)
+            self.audit.record(user, wanted)
+            self.cluster.authorizer.require(user, wanted)
 
     def _forbid_escalation(self, target: Target, body: Any, user: User) -> None:
         """Nobody may grant by role or binding what they do not hold themselves."""

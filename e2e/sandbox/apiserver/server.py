@@ -17,10 +17,12 @@ from aiohttp import web
 
 from . import certificates
 from .access import User
+from .audit import AuditLog
 from .cluster import Cluster, utc_now
 from .exchange import MOST_BODY_BYTES
 from .handlers import Fault, Handlers
 
+AUDIT_LOG = "audit.log"
 _SNAPSHOT = "objects.json"
 
 
@@ -83,7 +85,7 @@ class ApiServer:
             cluster.restore(orjson.loads(snapshot.read_bytes()))
         cluster.fill()
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=10))
-        self.handlers = Handlers(cluster, self._advertise, self._session)
+        self.handlers = Handlers(cluster, self._advertise, self._session, AuditLog(self.data_dir / AUDIT_LOG))
         server = web.Server(self.handlers, request_factory=_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -103,6 +105,8 @@ class ApiServer:
                 self.save()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self.handlers is not None:
+            self.handlers.audit.close()
         if self._session is not None:
             await self._session.close()
         if self._folder is not None:

@@ -55,7 +55,7 @@ def _static_tokens(path: Path | None) -> dict[str, str]:
 
 async def write_pod_kubeconfig(client: ApiClient, pod: Obj, tokens_file: Path | None, folder: Path) -> Path | None:
     """Write the pod's kubeconfig below `folder`; None when the pod is not to have one or there is no token."""
-    if pod["spec"].get("automountServiceAccountToken") is False:
+    if pod["spec"].get("automountServiceAccountToken") is False and not _mounts_token(pod):
         return None
     token = await account_token(client, pod, tokens_file)
     if not token:
@@ -71,6 +71,12 @@ async def write_pod_kubeconfig(client: ApiClient, pod: Obj, tokens_file: Path | 
         "current-context": "sandbox",
     }
     return _write_private(folder / "kubeconfig", yaml.safe_dump(content, sort_keys=False))
+
+
+def _mounts_token(pod: Obj) -> bool:
+    """Whether the pod asks for a token by a volume of its own."""
+    projections = [volume["projected"] for volume in pod["spec"].get("volumes") or () if "projected" in volume]
+    return any("serviceAccountToken" in source for item in projections for source in item.get("sources") or ())
 
 
 def _write_private(path: Path, text: str) -> Path:
