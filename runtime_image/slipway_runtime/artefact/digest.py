@@ -20,7 +20,7 @@ def digest_of(path: Path) -> str:
     if path.is_dir():
         return _folder_digest(path)
     if not path.exists():
-        raise Refusal("ArtefactNotFound", "there is no model at the given URI", ExitCode.ARTEFACT_NOT_FOUND)
+        raise Refusal("ArtefactNotFound", f"there is no model at {path}", ExitCode.ARTEFACT_NOT_FOUND)
     with path.open("rb") as stream:
         return stream_digest(stream)
 
