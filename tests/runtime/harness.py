@@ -146,7 +146,10 @@ class ServerThread:
         self.lost: list[BaseException] = []
         self.executor = Executor(self.loop)
         self.service = ModelService("my model", "v1", self.revision, self.executor)
-        repeater = Repeater(self.service, ShadowFile(self.shadow_file)) if self.shadow_file else None
+        repeater = None
+        if self.shadow_file:
+            # A request without an id lies at the far end of the draws: with a share of 100 it goes to both.
+            repeater = Repeater(self.service, ShadowFile(self.shadow_file), draw=lambda: 0.99)
         endpoint = InferenceEndpoint(self.service, self.limits.max_request_bytes, repeater)
         self.listener = HttpListener(Router(self.service, endpoint), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)

@@ -156,14 +156,20 @@ def test_the_request_id_decides_who_is_in_the_sample(tmp_path: Path) -> None:
         chosen = sum(stable_choice(f"request-{number}") for number in range(60))
         assert 5 < chosen < 35
         await_condition(lambda: compared() == chosen)
+        own = sum(share(f"request-{number}") >= 92.5 for number in range(60))
+        await_condition(lambda: sum(counts(stable, "self").values()) == own)
         always = next(name for name in (f"again-{number}" for number in range(100)) if stable_choice(name))
         for _ in range(3):
             send(always)
         await_condition(lambda: compared() == chosen + 3)
 
 
+def share(request_id: str) -> float:
+    return zlib.crc32(request_id.encode()) % 1_000_000 / 1_000_000 * 100
+
+
 def stable_choice(request_id: str) -> bool:
-    return zlib.crc32(request_id.encode()) % 1_000_000 / 1_000_000 * 100 < 30
+    return share(request_id) < 30
 
 
 def test_a_busy_server_refuses_repeated_requests_first() -> None:

@@ -114,7 +114,10 @@ class InferenceEndpoint:
             self._defect(exchange, unexpected)
         else:
             if self._repeater is not None and not _is_shadow(exchange):
-                self._repeater.offer(request, outcome, exchange.headers.get(REQUEST_ID_HEADER, ""))
+                headers = exchange.headers
+                self._repeater.offer(
+                    request, outcome, headers.get(REQUEST_ID_HEADER, ""), headers.get("authorization", "")
+                )
 
     def _encode(self, exchange: Exchange, request: InferRequest, outcome: Any) -> Answer:
         model, service = self._service.model, self._service

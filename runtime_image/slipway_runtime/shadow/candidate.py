@@ -17,7 +17,8 @@ from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Tensor
 
 SHADOW_HEADER = "x-slipway-shadow"
-_OVERLOADED = (429, 503)
+_UNANSWERED = (401, 403, 429, 503)
+"""Not admitted, or not now: nothing is known of the answer."""
 _OK = 200
 
 
@@ -53,16 +54,18 @@ class CandidateClient:
             trust_env=True,
         )
 
-    async def infer(self, target: str, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    async def infer(self, target: str, inputs: Sequence[Tensor], authorization: str = "") -> tuple[Tensor, ...]:
         """The candidate's outputs for ``inputs``. Raises NoAnswer or WrongAnswer."""
         head, blobs = _encode(inputs)
         headers = {SHADOW_HEADER: "true", HEAD_LENGTH: str(len(head))}
+        if authorization:
+            headers["authorization"] = authorization
         try:
             async with self._session.post(
                 target.rstrip("/") + self._path, data=b"".join((head, *blobs)), headers=headers
             ) as answer:
-                if answer.status in _OVERLOADED:
-                    raise NoAnswer("the candidate is busy")
+                if answer.status in _UNANSWERED:
+                    raise NoAnswer(f"status {answer.status}")
                 if answer.status != _OK:
                     raise WrongAnswer(f"status {answer.status}")
                 if (answer.content_length or 0) > self._max_answer:

@@ -2,6 +2,9 @@
 
 Nothing here is ever waited for by a user: requests are repeated after their answer, from a short queue. What does not
 fit into it is dropped and counted, and a request is repeated to ourselves only while nobody else waits.
+
+The candidate and we ourselves are given different requests wherever the share leaves room for that, so that what is
+learned of the one is independent of what is learned of the other.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from slipway_runtime.tensors.tensor import Tensor
 _POLL_SECONDS = 1.0
 _SAMPLES = 1_000_000
 _HEAVY_BYTES = 256 * 1024
+_SELF_SHARE = 0.25
+"""Requests repeated to ourselves for each one repeated to the candidate."""
 
 Outputs = tuple[Tensor, ...]
 
@@ -60,8 +65,10 @@ class Allowance:
 @dataclass(frozen=True, slots=True)
 class _Repetition:
     config: ShadowConfig
+    pairs: tuple[Pair, ...]
     inputs: Outputs
     outputs: Outputs
+    authorization: str
     size: int
 
 
@@ -89,20 +96,25 @@ class Repeater:
         self._tasks = [asyncio.create_task(self._follow_file())]
         self._tasks += [asyncio.create_task(self._work()) for _ in range(self._allowance.at_once)]
 
-    def offer(self, request: InferRequest, outputs: Outputs, request_id: str) -> None:
+    def offer(self, request: InferRequest, outputs: Outputs, request_id: str, authorization: str = "") -> None:
         """A live request has been answered with ``outputs``: repeat it, if it is one of the sample.
 
-        ``request_id`` decides, so that retries and all servers agree on it.
+        ``request_id`` decides, so that retries and all servers agree on it. ``authorization`` goes with it, since the
+        candidate is as guarded as we are.
         """
         config = self._config
-        if config is None or not self._sampled(config, request_id or request.id):
+        if config is None:
+            return
+        pairs = self._sampled(config, request_id or request.id)
+        if not pairs:
             return
         size = sum(tensor.array.nbytes for tensor in (*request.inputs, *outputs))
         if self._queue.full() or self._waiting_bytes + size > self._allowance.queue_bytes:
-            self._count(config, Pair.CANDIDATE, Result.DROPPED)
+            for pair in pairs:
+                self._count(config, pair, Result.DROPPED)
             return
         self._waiting_bytes += size
-        self._queue.put_nowait(_Repetition(config, request.inputs, outputs, size))
+        self._queue.put_nowait(_Repetition(config, pairs, request.inputs, outputs, authorization, size))
 
     async def close(self) -> None:
         """Stop; what still waits is forgotten."""
@@ -111,9 +123,11 @@ class Repeater:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
-    def _sampled(self, config: ShadowConfig, request_id: str) -> bool:
+    def _sampled(self, config: ShadowConfig, request_id: str) -> tuple[Pair, ...]:
+        """Whom a request is repeated to: the candidate's share lies at one end of all draws, ours at the other."""
         share = zlib.crc32(request_id.encode()) % _SAMPLES / _SAMPLES if request_id else self._draw()
-        return share * 100 < config.percent
+        own = (Pair.SELF,) if share * 100 >= 100 - _SELF_SHARE * config.percent else ()
+        return (*own, Pair.CANDIDATE) if share * 100 < config.percent else own
 
     def _count(self, config: ShadowConfig, pair: Pair, result: Result) -> None:
         self._service.metrics.shadow_compared(config.candidate, pair, result)
@@ -142,10 +156,11 @@ class Repeater:
             self._waiting_bytes -= repetition.size
             if repetition.config != self._config:
                 continue
-            for pair, answer in ((Pair.SELF, self._own_answer), (Pair.CANDIDATE, self._candidate_answer)):
+            for pair in repetition.pairs:
                 result = Result.DROPPED
                 try:
-                    theirs = await answer(repetition)
+                    ask = self._own_answer if pair is Pair.SELF else self._candidate_answer
+                    theirs = await ask(repetition)
                     result = await self._compare(repetition, theirs)
                 except WrongAnswer:
                     result = Result.ERROR
@@ -156,7 +171,7 @@ class Repeater:
                 self._count(repetition.config, pair, result)
 
     async def _candidate_answer(self, repetition: _Repetition) -> Outputs:
-        return await self._client.infer(repetition.config.target, repetition.inputs)
+        return await self._client.infer(repetition.config.target, repetition.inputs, repetition.authorization)
 
     async def _own_answer(self, repetition: _Repetition) -> Outputs:
         """Our own second answer. Raises NoAnswer where users wait, WrongAnswer where we fail now."""
