@@ -17,6 +17,7 @@ EVERYTHING: Mapping[str, Any] = {
     "prometheusUrl": "http://prometheus.monitoring.svc:9090",
     "istio": {"policies": True},
     "gatewayApi": {"enabled": True},
+    "keda": {"enabled": True},
     "monitoring": {
         "operator": "ServiceMonitor",
         "models": True,
@@ -50,7 +51,11 @@ MATRIX: Mapping[str, Mapping[str, Any]] = {
     "everything": EVERYTHING,
     "namespaces": {"watchNamespaces": ["nlp", "vision"], "monitoring": {"models": True, "operator": "PodMonitor"}},
     "without istio": {"istio": {"enabled": False}},
-    "gateway api only": {"istio": {"enabled": False}, "gatewayApi": {"enabled": True}},
+    "gateway api only": {
+        "istio": {"enabled": False},
+        "gatewayApi": {"enabled": True},
+        "hpa": {"enabled": False},
+    },
     "without crd": {"crds": {"install": False}},
     "crd goes as well": {"crds": {"keep": False}},
     "rights from elsewhere": {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "ours"}},

@@ -114,10 +114,10 @@ def test_rendering_twice_gives_the_same() -> None:
 def test_the_operator_is_told_what_the_values_say() -> None:
     arguments = deployment(MATRIX["namespaces"])["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--namespaces=nlp,vision" in arguments
-    assert "--apis=istio" in arguments
-    assert "--apis=none" in deployment(MATRIX["without istio"])["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--apis=istio,hpa" in arguments
+    assert "--apis=hpa" in deployment(MATRIX["without istio"])["spec"]["template"]["spec"]["containers"][0]["args"]
     everything = deployment(EVERYTHING)["spec"]["template"]["spec"]["containers"][0]
-    assert "--apis=istio,istio-policies,gateway-api" in everything["args"]
+    assert "--apis=istio,istio-policies,gateway-api,hpa,keda" in everything["args"]
     assert everything["image"] == "registry.example.com/slipway-operator@sha256:" + "a" * 64
     assert everything["args"][-1] == "--no-lease"
 

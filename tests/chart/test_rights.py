@@ -7,6 +7,7 @@ import pytest
 from slipway.kube.kinds import (
     CHILDREN,
     EVENT,
+    HORIZONTAL_POD_AUTOSCALER,
     HTTP_ROUTE,
     LEASE,
     MESH,
@@ -14,6 +15,8 @@ from slipway.kube.kinds import (
     OPTIONAL,
     POD,
     POLICIES,
+    SCALED_OBJECT,
+    SCALERS,
     WATCHED,
 )
 
@@ -41,7 +44,8 @@ def needed(*optional: Any) -> set[Right]:
     """What the code does with each kind, from the kinds' own lists."""
     here = [kind for kind in CHILDREN if kind not in OPTIONAL or kind in optional]
     found = {(kind.group, kind.plural, verb) for kind in here for verb in CHILD}
-    found |= {(POD.group, POD.plural, verb) for verb in READ}
+    seen = [POD, *(kind for kind in (SCALED_OBJECT,) if kind in optional)]
+    found |= {(kind.group, kind.plural, verb) for kind in seen for verb in READ}
     found |= {(EVENT.group, EVENT.plural, verb) for verb in ("get", "create", "patch")}
     mine = (MODEL_DEPLOYMENT.group, MODEL_DEPLOYMENT.plural)
     found |= {(*mine, verb) for verb in ("get", *READ)}
@@ -50,15 +54,15 @@ def needed(*optional: Any) -> set[Right]:
 
 
 def test_every_watched_kind_is_accounted_for() -> None:
-    assert set(WATCHED) == {MODEL_DEPLOYMENT, POD, *CHILDREN}
-    assert set(OPTIONAL) == {*MESH, *POLICIES, HTTP_ROUTE}
+    assert set(WATCHED) == {MODEL_DEPLOYMENT, POD, SCALED_OBJECT, *CHILDREN}
+    assert set(OPTIONAL) == {*MESH, *POLICIES, HTTP_ROUTE, *SCALERS}
 
 
 @pytest.mark.parametrize(
     ("name", "optional"),
     [
-        ("defaults", MESH),
-        ("without istio", ()),
+        ("defaults", (*MESH, HORIZONTAL_POD_AUTOSCALER)),
+        ("without istio", (HORIZONTAL_POD_AUTOSCALER,)),
         ("gateway api only", (HTTP_ROUTE,)),
         ("everything", OPTIONAL),
     ],
@@ -74,7 +78,7 @@ def test_with_namespaces_nothing_is_granted_in_the_cluster() -> None:
     assert {obj["metadata"]["name"] for obj in of_kind(objects, "ClusterRole")} == {"slipway-view", "slipway-edit"}
     roles = {obj["metadata"]["namespace"]: obj for obj in of_kind(objects, "Role")}
     assert set(roles) == {"nlp", "vision", "slipway-system"}
-    assert rights(roles["nlp"]["rules"]) == rights(roles["vision"]["rules"]) == needed(*MESH)
+    assert rights(roles["nlp"]["rules"]) == rights(roles["vision"]["rules"]) == needed(*MESH, HORIZONTAL_POD_AUTOSCALER)
 
 
 def test_the_lease_is_the_only_thing_in_the_operators_namespace() -> None:

@@ -40,7 +40,7 @@ def test_nonsense_in_the_environment_is_refused():
 
 
 def test_kinds_that_are_not_allowed_are_not_asked_for():
-    assert parsed().apis == ("istio", "istio-policies", "gateway-api")
+    assert parsed().apis == ("istio", "istio-policies", "gateway-api", "hpa", "keda")
     assert parsed("--apis", "none").apis == ()
     assert parsed(SLIPWAY_APIS="gateway-api").apis == ("gateway-api",)
     assert HTTP_ROUTE in watched(["gateway-api"])

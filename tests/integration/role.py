@@ -12,6 +12,7 @@ _CHILD = ("get", "list", "watch", "patch", "create", "delete")
 _READ = ("get", "list", "watch")
 RIGHTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     *((kind.group, (kind.plural,), _CHILD) for kind in CHILDREN),
+    ("keda.sh", ("scaledobjects",), _READ),
     ("", ("pods",), _READ),
     ("slipway.dev", ("modeldeployments",), _READ),
     ("slipway.dev", ("modeldeployments/status",), ("patch",)),

@@ -47,6 +47,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if .Values.istio.enabled }}{{ $apis = append $apis "istio" }}{{ end -}}
 {{- if .Values.istio.policies }}{{ $apis = append $apis "istio-policies" }}{{ end -}}
 {{- if .Values.gatewayApi.enabled }}{{ $apis = append $apis "gateway-api" }}{{ end -}}
+{{- if .Values.hpa.enabled }}{{ $apis = append $apis "hpa" }}{{ end -}}
+{{- if .Values.keda.enabled }}{{ $apis = append $apis "keda" }}{{ end -}}
 {{- join "," $apis | default "none" -}}
 {{- end -}}
 
@@ -94,5 +96,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 - apiGroups: [gateway.networking.k8s.io]
   resources: [httproutes]
   verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.hpa.enabled }}
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.keda.enabled }}
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [list, watch]
 {{- end }}
 {{- end -}}

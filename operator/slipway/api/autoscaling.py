@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from slipway.api.scalars import Duration
-from slipway.api.wire import WireModel, supported
+from slipway.api.wire import WireModel
 
 __all__ = [
     "Autoscaling",
@@ -138,10 +138,7 @@ class Schedule(WireModel):
 class Autoscaling(WireModel):
     """How many replicas each live version has."""
 
-    mode: ScalingMode = Field(
-        default=ScalingMode.OPERATOR,
-        json_schema_extra=supported(ScalingMode.OPERATOR, ScalingMode.EXTERNAL, ScalingMode.NONE),
-    )
+    mode: ScalingMode = ScalingMode.OPERATOR
     """Who decides: Operator; HPA; External (spec.replicas through /scale); None (spec.replicas)."""
     min_replicas: int = Field(default=1, ge=1, le=10_000)
     """Fewest replicas of the stable version."""

@@ -74,6 +74,8 @@ class RevisionView:
     probe: ProbeView = ProbeView()
     failure: str = ""
     """The Deployment's ReplicaFailure message, such as an exceeded quota."""
+    scaler: str = ""
+    """Somebody else's scaler that sets the Deployment's replicas, as kind and name; empty when there is none."""
 
     @property
     def ready(self) -> int:

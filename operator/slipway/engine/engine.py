@@ -22,11 +22,11 @@ from slipway.engine.server import Health, serve
 from slipway.engine.snapshot import SnapshotTicker, Source
 from slipway.engine.telemetry import Telemetry
 from slipway.kube.apply import Applier
-from slipway.kube.cache import Cache
+from slipway.kube.cache import Cache, scaled_deployment
 from slipway.kube.client import Client
 from slipway.kube.events import EventRecorder
 from slipway.kube.failures import ApiError
-from slipway.kube.kinds import APIS, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, WATCHED, Kind, watched
+from slipway.kube.kinds import APIS, DEPLOYMENT, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, WATCHED, Kind, watched
 from slipway.kube.lease import Elector, LeaseTimes
 from slipway.kube.metadata import Key
 from slipway.resources import RenderOptions
@@ -155,6 +155,9 @@ class Engine:
         owner = self.cache.owner(kind, obj)
         if owner is not None:
             self.queue.add(owner)
+        scaled = scaled_deployment(obj)
+        if scaled is not None:
+            self._queue_owner_of(scaled)
         if kind == VIRTUAL_SERVICE:
             self._queue_rivals(obj)
 
@@ -254,6 +257,13 @@ class Engine:
             self._looked.pop(key, None)
         if outcome.requeue_after is not None:
             self.queue.add_after(key, outcome.requeue_after)
+
+    def _queue_owner_of(self, deployment: Key) -> None:
+        """A scaler of a Deployment has come, changed or gone."""
+        found = self.cache.get(DEPLOYMENT, deployment)
+        owner = self.cache.owner(DEPLOYMENT, found) if found is not None else None
+        if owner is not None:
+            self.queue.add(owner)
 
     def _queue_rivals(self, route: Mapping[str, Any]) -> None:
         """A VirtualService has come, changed or gone: look at the ModelDeployments that share a host with it."""

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipway.kube.client import Listing
-from slipway.kube.kinds import MODEL_DEPLOYMENT, POD, VIRTUAL_SERVICE, Kind
+from slipway.kube.kinds import DEPLOYMENT, MODEL_DEPLOYMENT, POD, SCALERS, VIRTUAL_SERVICE, Kind
 from slipway.kube.metadata import Key, is_older, key_of, owner_key, resource_version, uid_of
 
-__all__ = ["Cache", "trimmed"]
+__all__ = ["Cache", "scaled_deployment", "trimmed"]
 
 Object = Mapping[str, Any]
 
 CLUSTER_DOMAIN = "cluster.local"
+_SCALER_NAMES = frozenset(kind.name for kind in SCALERS)
 TOMBSTONES = 4096
 """Deletions remembered per kind, against lists that were under way."""
 
@@ -53,6 +54,17 @@ def _hosts(obj: Object) -> set[str]:
     return {_full_host(host, namespace) for host in (obj.get("spec") or {}).get("hosts") or ()}
 
 
+def scaled_deployment(obj: Object) -> Key | None:
+    """The Deployment that a scaler sets the replicas of; None for what is no scaler of a Deployment."""
+    if obj.get("kind") not in _SCALER_NAMES:
+        return None
+    target = (obj.get("spec") or {}).get("scaleTargetRef") or {}
+    # KEDA may leave the kind out and means a Deployment.
+    if target.get("kind", DEPLOYMENT.name) != DEPLOYMENT.name or not target.get("name"):
+        return None
+    return Key(str(obj["metadata"].get("namespace", "")), str(target["name"]))
+
+
 @dataclass(slots=True)
 class _Shelf:
     """Objects of one kind."""
@@ -60,6 +72,7 @@ class _Shelf:
     objects: dict[Key, dict[str, Any]] = field(default_factory=dict)
     owned: dict[Any, set[Key]] = field(default_factory=dict)
     hosts: dict[Any, set[Key]] = field(default_factory=dict)
+    targets: dict[Any, set[Key]] = field(default_factory=dict)
     deleted: dict[str, str] = field(default_factory=dict)
     """Resource version at deletion by uid, oldest first."""
     served: bool = True
@@ -70,6 +83,9 @@ class _Shelf:
         entries: list[tuple[dict[Any, set[Key]], Any]] = [(self.owned, owner)] if owner is not None else []
         if obj.get("kind") == VIRTUAL_SERVICE.name:
             entries += [(self.hosts, host) for host in _hosts(obj)]
+        target = scaled_deployment(obj)
+        if target is not None:
+            entries.append((self.targets, target))
         return entries
 
 
@@ -96,6 +112,11 @@ class Cache:
         """VirtualServices of the whole cluster that name a host, which may be short for one in ``namespace``."""
         shelf = self._shelves[VIRTUAL_SERVICE]
         return [shelf.objects[key] for key in sorted(shelf.hosts.get(_full_host(host, namespace), ()))]
+
+    def scalers(self, deployment: Key) -> list[Object]:
+        """HorizontalPodAutoscalers and ScaledObjects that set the replicas of a Deployment, whoever they belong to."""
+        shelves = [self._shelves[kind] for kind in SCALERS]
+        return [shelf.objects[key] for shelf in shelves for key in sorted(shelf.targets.get(deployment, ()))]
 
     def count(self, kind: Kind) -> int:
         """Number of objects of a kind."""

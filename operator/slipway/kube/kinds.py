@@ -17,6 +17,7 @@ __all__ = [
     "DESTINATION_RULE",
     "ENVOY_FILTER",
     "EVENT",
+    "HORIZONTAL_POD_AUTOSCALER",
     "HTTP_ROUTE",
     "LEASE",
     "MESH",
@@ -26,6 +27,8 @@ __all__ = [
     "POD_DISRUPTION_BUDGET",
     "POLICIES",
     "REQUEST_AUTHENTICATION",
+    "SCALED_OBJECT",
+    "SCALERS",
     "SERVICE",
     "SHARED",
     "VIRTUAL_SERVICE",
@@ -75,6 +78,8 @@ ENVOY_FILTER = Kind("networking.istio.io", "v1alpha3", "envoyfilters", "EnvoyFil
 REQUEST_AUTHENTICATION = Kind("security.istio.io", "v1", "requestauthentications", "RequestAuthentication")
 AUTHORIZATION_POLICY = Kind("security.istio.io", "v1", "authorizationpolicies", "AuthorizationPolicy")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
+HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
 
 MESH = (VIRTUAL_SERVICE, DESTINATION_RULE)
 """Kinds that every object with provider istio needs."""
@@ -82,20 +87,31 @@ MESH = (VIRTUAL_SERVICE, DESTINATION_RULE)
 POLICIES = (REQUEST_AUTHENTICATION, AUTHORIZATION_POLICY, ENVOY_FILTER)
 """Kinds of Istio that only some objects need."""
 
-OPTIONAL = (*MESH, *POLICIES, HTTP_ROUTE)
+SCALERS = (HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT)
+"""Kinds that set the replicas of a Deployment."""
+
+OPTIONAL = (*MESH, *POLICIES, HTTP_ROUTE, *SCALERS)
 """Kinds that the API server may not know."""
 
-APIS: Mapping[str, tuple[Kind, ...]] = {"istio": MESH, "istio-policies": POLICIES, "gateway-api": (HTTP_ROUTE,)}
+APIS: Mapping[str, tuple[Kind, ...]] = {
+    "istio": MESH,
+    "istio-policies": POLICIES,
+    "gateway-api": (HTTP_ROUTE,),
+    "hpa": (HORIZONTAL_POD_AUTOSCALER,),
+    "keda": (SCALED_OBJECT,),
+}
 """The optional kinds by the names under which an installation allows them."""
 
-SHARED = (*MESH, HTTP_ROUTE)
-"""Kinds of which all of the cluster's are watched, not only our own: hosts may be claimed anywhere."""
+SHARED = (*MESH, HTTP_ROUTE, *SCALERS)
+"""Kinds of which all of the cluster's are watched, not only our own: hosts may be claimed anywhere, and anybody's
+scaler may name our Deployments."""
 
 CHILDREN = (
     VIRTUAL_SERVICE,
     HTTP_ROUTE,
     DESTINATION_RULE,
     *POLICIES,
+    HORIZONTAL_POD_AUTOSCALER,
     POD_DISRUPTION_BUDGET,
     DEPLOYMENT,
     CONFIG_MAP,

@@ -5,9 +5,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from slipway.api.autoscaling import ScalingMode
 from slipway.api.revisions import Revision
 from slipway.api.spec import ModelDeploymentSpec
-from slipway.api.status import ModelDeploymentStatus
+from slipway.api.status import ModelDeploymentStatus, Role
+from slipway.resources.hpa import horizontal_pod_autoscaler
 from slipway.resources.identity import Identity, RenderOptions
 from slipway.resources.providers import provider_of
 from slipway.resources.shadow import shadow_objects
@@ -30,17 +32,22 @@ def desired(
 ) -> tuple[dict[str, Any], ...]:
     """The objects wanted, in the order they may be applied; whatever else we own is to be pruned afterwards.
 
-    ``revisions`` (by name) must hold every revision in ``status.versions``, else KeyError; those beyond are kept as
-    history. ``numbers`` are the revision numbers already given; a new revision gets the next one. Pods come before
-    the routes that lead to them, subsets before routes. A revision that leaves has lost weight and pin (role Retiring)
-    in a reconcile before the one that takes its subset.
+    ``revisions`` (by name) are those in ``status.versions`` and others kept as history. A live one that is not among
+    them cannot be rendered: its pods' objects are left out, and have to be spared when others are pruned. ``numbers``
+    are the revision numbers already given; a new revision gets the next one. Pods come before the routes that lead to
+    them, subsets before routes. A revision that leaves has lost weight and pin (role Retiring) in a reconcile before
+    the one that takes its subset.
     """
     objects = _controller_revisions(identity, revisions, numbers or {})
     provider = provider_of(spec)
     objects += provider.services(identity, status.versions)
     for entry in status.versions:
+        if entry.revision not in revisions:
+            continue
         objects.append(deployment(identity, spec, entry, revisions[entry.revision], options))
         objects.append(disruption_budget(identity, entry))
+        if spec.autoscaling.mode is ScalingMode.HPA and entry.role in (Role.STABLE, Role.CANDIDATE):
+            objects.append(horizontal_pod_autoscaler(identity, spec, status, entry))
     objects += provider.routes(identity, spec, status.versions, options)
     objects += shadow_objects(identity, spec, status, options, objects)
     return tuple(_with_hash(item) for item in objects)
@@ -63,4 +70,5 @@ def _controller_revisions(
 def _with_hash(item: dict[str, Any]) -> dict[str, Any]:
     canonical = json.dumps(item, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
-    return {**item, "metadata": {**item["metadata"], "annotations": {APPLIED_HASH: digest}}}
+    annotations = item["metadata"].get("annotations", {}) | {APPLIED_HASH: digest}
+    return {**item, "metadata": {**item["metadata"], "annotations": annotations}}

@@ -26,11 +26,16 @@ def decide(request: ScalingRequest) -> ScalingResult:
     decides the same. Bounds always hold (``minimum`` and ``floor`` below, maxReplicas above both); in the modes
     External and None the user's ``spec.replicas`` takes the place of bounds for stable.
     """
-    entry = request.entry.model_copy(update={"cold_start": learned(request.entry.cold_start, request.view)})
+    cold_start = learned(request.entry.cold_start, request.view)
+    entry = request.entry.model_copy(update={"cold_start": cold_start, "floor": 0})
+    if request.view.scaler:
+        return _by_scaler(request, entry, ScalingReason.SCALER_CONFLICT, f"{request.view.scaler} sets the replicas")
     match request.autoscaling.mode:
         case ScalingMode.OPERATOR:
             return _by_load(request, entry)
-        case ScalingMode.EXTERNAL | ScalingMode.HPA:
+        case ScalingMode.HPA:
+            return _by_scaler(request, entry, ScalingReason.SET_BY_HPA, "the HorizontalPodAutoscaler decides")
+        case ScalingMode.EXTERNAL:
             return _by_user(request, entry, ScalingReason.SET_EXTERNALLY)
         case ScalingMode.NONE:
             return _by_user(request, entry, ScalingReason.SCALING_OFF)
@@ -66,6 +71,19 @@ def _by_user(request: ScalingRequest, entry: VersionStatus, reason: ScalingReaso
         chosen = Step(entry.replicas, request.hold_down, "spec.replicas", detail, detail)
     entry = entry.model_copy(update={"plans": (), "trend": DemandTrend(), "proposed": None})
     return _finished(request, entry, chosen, active=False)
+
+
+def _by_scaler(request: ScalingRequest, entry: VersionStatus, reason: ScalingReason, message: str) -> ScalingResult:
+    """Follow what a scaler has written; our own one is raised to what minimum and rollout need, another's is not."""
+    bounds = Bounds.of(request)
+    live = request.view.replicas if request.view.exists else max(entry.replicas, bounds.lower)
+    own = reason is ScalingReason.SET_BY_HPA
+    goal = min(max(live, bounds.lower), bounds.upper) if own else live
+    entry = entry.model_copy(
+        update={"plans": (), "trend": DemandTrend(), "proposed": None, "floor": bounds.lower if own else 0}
+    )
+    chosen = Step(goal, reason, "scaler", message, message)
+    return _finished(request, entry, chosen, active=own)
 
 
 def _dry_run(request: ScalingRequest, entry: VersionStatus, chosen: Step, *, active: bool) -> ScalingResult:

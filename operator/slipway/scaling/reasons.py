@@ -47,6 +47,8 @@ class ScalingReason(StrEnum):
     GPU_CAPACITY_EXHAUSTED = "GPUCapacityExhausted", "The cluster has no place for more pods."
     QUOTA_EXCEEDED = "QuotaExceeded", "Pods cannot be created, for example because of a quota."
     SET_EXTERNALLY = "SetExternally", "spec.replicas decides; something outside sets it through /scale."
+    SET_BY_HPA = "SetByHPA", "The HorizontalPodAutoscaler that Slipway wrote decides."
+    SCALER_CONFLICT = "ScalerConflict", "Somebody else's scaler sets the replicas; remove it or set mode External."
     SCALING_OFF = "ScalingOff", "spec.replicas decides; autoscaling is off."
 
 

@@ -17,7 +17,7 @@ COLOURS = ("#228833", "#4477aa", "#cc3311", "#aa3377")
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """A row per run; the first is the one that the others' cost is compared with."""
     own = results[0].pod_hours
-    found = []
+    found: list[tuple[str, ...]] = []
     for result in results:
         hours = f"{result.pod_hours:.2f}"
         if result is not results[0]:

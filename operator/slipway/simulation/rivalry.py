@@ -1,5 +1,6 @@
 """Rivals by name, each with a target matched to what Slipway's run costs."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from slipway.api.autoscaling import Autoscaling
@@ -38,7 +39,10 @@ def against(
     for name in names:
         build = RIVALS[name]
         start = scaling.qps.target or conditions.capacity / 2
-        results.append(
-            matched(lambda target, build=build: build(target, low, high), load, conditions, own.pod_hours, start=start)  # type: ignore[misc]
-        )
+        bounded = functools.partial(_bounded, build, low, high)
+        results.append(matched(bounded, load, conditions, own.pod_hours, start=start))
     return results
+
+
+def _bounded(build: Build, low: int, high: int, target: float) -> Policy:
+    return build(target, low, high)
