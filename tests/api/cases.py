@@ -67,6 +67,18 @@ RULE_CASES = (
         "spec.traffic.experiments[1].version",
     ),
     RuleCase(
+        "experiment-not-served",
+        with_two(traffic={"experiments": [{"version": "v2", "weight": 5}]}),
+        with_two(serve="v2", traffic={"experiments": [{"version": "v2", "weight": 5}]}),
+        "spec.traffic.experiments[0].version",
+    ),
+    RuleCase(
+        "shadow-percent",
+        model_deployment(rollout={"strategy": "Shadow", "shadow": {"percent": 1}}),
+        model_deployment(rollout={"strategy": "Shadow"}),
+        "spec.rollout.shadow.percent",
+    ),
+    RuleCase(
         "mirror-version-exists",
         with_two(serve="v2", traffic={"mirror": {"version": "v2", "percent": 5}}),
         with_two(traffic={"mirror": {"version": "v3", "percent": 5}}),

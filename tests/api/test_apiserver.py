@@ -58,6 +58,7 @@ async def test_scalars_are_defaulted_but_nothing_that_revisions_cover(api: Api) 
 async def test_no_field_of_the_spec_is_pruned(api: Api) -> None:
     wanted = model_deployment()
     wanted["spec"] = _filled(SCHEMA["properties"]["spec"], "spec")
+    wanted["spec"]["versions"].append(wanted["spec"]["versions"][0] | {"name": "ww"})
     code, created = await api.create(wanted)
     assert code == 201, created
     assert created["spec"] == wanted["spec"]
@@ -119,7 +120,7 @@ SAMPLES = {
     "spec.versions[].uri": "file:///vv",
     "spec.versions[].runtime.podTemplate": {"spec": {"anything": [1]}},
     "spec.rollout.approvedVersion": "vv",
-    "spec.traffic.experiments[].version": "vv",
+    "spec.traffic.experiments[].version": "ww",
     "spec.traffic.mirror.version": "vv",
     "spec.rollout.steps[].weight": 5,
     "spec.rollout.analysis.checks[].query": "",

@@ -110,7 +110,7 @@ def test_open_parts_are_kept_as_they_are() -> None:
 
 
 def test_what_is_not_supported_yet_says_so() -> None:
-    for path in ("spec.runtime.engine", "spec.rollout.strategy", "spec.versions[].signature"):
+    for path in ("spec.runtime.engine", "spec.runtime.pool", "spec.versions[].signature"):
         assert "Not supported yet" in FIELDS[path]["description"]
     assert "Supported so far: auto, torchscript" in FIELDS["spec.versions[].format"]["description"]
 

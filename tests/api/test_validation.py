@@ -63,11 +63,6 @@ def test_mistakes_are_told_by_the_names_of_the_api(spec: dict[str, Any], field: 
         ({"runtime": {"tenants": {"header": "x-tenant", "default": {"priority": 2}}}}, "spec.runtime.tenants"),
         ({"runtime": {"cache": {"maxBytes": "1Gi"}}}, "spec.runtime.cache"),
         ({"runtime": {"pool": "Shared"}}, "spec.runtime.pool"),
-        ({"rollout": {"strategy": "BlueGreen"}}, "spec.rollout.strategy"),
-        ({"rollout": {"maxSurgeGPUs": 0}}, "spec.rollout.maxSurgeGPUs"),
-        ({"rollout": {"analysis": {"onHarm": "StepDown"}}}, "spec.rollout.analysis.onHarm"),
-        ({"autoscaling": {"mode": "HPA"}}, "spec.autoscaling.mode"),
-        ({"autoscaling": {"schedule": [{"cron": "0 8 * * *", "minReplicas": 2}]}}, "spec.autoscaling.schedule"),
     ],
 )  # fmt: skip
 def test_what_has_yet_to_come_is_refused_once(spec: dict[str, Any], field: str) -> None:

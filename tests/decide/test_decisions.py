@@ -83,8 +83,13 @@ def test_an_unchanged_world_writes_nothing() -> None:
         ({"serve": "v9"}, "InvalidSpec", "spec.serve"),
         ({"rollout": {"steps": [{"weight": 50}, {"weight": 10}]}}, "InvalidSpec", "spec.rollout.steps"),
         ({"autoscaling": {"minReplicas": 9, "maxReplicas": 3}}, "InvalidSpec", "minReplicas"),
-        ({"traffic": {"provider": "none"}}, "NotYetSupported", "spec.traffic.provider"),
-        ({"rollout": {"strategy": "BlueGreen"}}, "NotYetSupported", "spec.rollout.strategy"),
+        ({"traffic": {"provider": "none"}}, "InvalidSpec", "spec.rollout.strategy"),
+        ({"traffic": {"experiments": [{"version": "v1"}]}}, "InvalidSpec", "spec.traffic.experiments[0].version"),
+        (
+            {"traffic": {"experiments": [{"version": "v2", "weight": 60}, {"version": "v3", "weight": 40}]}},
+            "InvalidSpec",
+            "add up to 100",
+        ),
     ],
 )
 def test_a_bad_spec_changes_nothing_and_names_the_field(spec: dict[str, Any], reason: str, words: str) -> None:

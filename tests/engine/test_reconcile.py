@@ -37,6 +37,7 @@ def decision(**fields: Any) -> SimpleNamespace:
         "requeue_after": None,
         "events": (),
         "apply": False,
+        "lost": frozenset(),
         "queries": (),
     }
     return SimpleNamespace(**(plain | fields))

@@ -3,11 +3,11 @@
 import copy
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from slipway.api.status import ModelDeploymentStatus, Role, VersionStatus, VersionWeight
 from slipway.resources import APPLIED_HASH
+from slipway.resources.workloads import DEFINITION
 
 from tests.resources.rendering import canary, of_kind, only, raw_spec, render, revisions_of
 
@@ -84,7 +84,8 @@ def test_every_object_is_owned_labelled_and_hashed(entries: tuple[VersionStatus,
         }
         (owner,) = item["metadata"]["ownerReferences"]
         assert owner["controller"] is owner["blockOwnerDeletion"] is True
-        assert set(item["metadata"]["annotations"]) == {APPLIED_HASH}
+        more = {DEFINITION} if item["kind"] == "Deployment" else set()
+        assert set(item["metadata"]["annotations"]) == {APPLIED_HASH} | more
 
 
 @given(live_revisions())
@@ -116,8 +117,20 @@ def test_revision_numbers_are_kept_and_continued() -> None:
     assert given_numbers == {first: 8, second: 4, third: 7, fourth: 9}
 
 
-def test_a_live_revision_without_definition_stops_the_rendering() -> None:
-    """Rendering without it would prune the pods that serve."""
-    entry = VersionStatus(name="v1", revision="sentiment-v1-00000000")
-    with pytest.raises(KeyError, match="sentiment-v1-00000000"):
-        render(SPEC, (entry,))
+def test_a_live_revision_without_definition_keeps_its_route_and_is_not_rendered() -> None:
+    entry = VersionStatus(
+        name="v1",
+        revision="sentiment-v1-00000000",
+        role=Role.STABLE,
+        subset=True,
+        weight=VersionWeight(intended=100),
+    )
+    objects = {item["kind"]: item for item in render(SPEC, (entry,))}
+    assert "Deployment" not in objects
+    assert [subset["name"] for subset in objects["DestinationRule"]["spec"]["subsets"]] == ["sentiment-v1-00000000"]
+
+
+def test_a_deployment_carries_the_definition_it_was_made_from() -> None:
+    (name, revision), *_ = REVISIONS.items()
+    deployment = only(render(SPEC, (VersionStatus(name="v1", revision=name),)), "Deployment")
+    assert json.loads(deployment["metadata"]["annotations"][DEFINITION]) == dict(revision.data)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from slipway.api.autoscaling import OnMissingMetrics, ScalingMode
 from slipway.api.problems import Problem
-from slipway.api.rollout import Check, MetricKind, Promotion, Rollout
+from slipway.api.rollout import Check, MetricKind, Promotion, Rollout, Strategy
 from slipway.api.spec import ModelDeploymentSpec
 
 __all__ = ["questionable_settings"]
@@ -28,6 +28,8 @@ def questionable_settings(spec: ModelDeploymentSpec) -> Iterator[Problem]:
 
 
 def _rollout(rollout: Rollout) -> Iterator[Problem]:
+    if rollout.strategy is not Strategy.CANARY and "steps" in rollout.model_fields_set:
+        yield _warning("spec.rollout.steps", f"has no effect with strategy {rollout.strategy.value}, which has none")
     paused = any(step.pause is not None for step in rollout.steps)
     if not rollout.analysis.checks and rollout.promotion is Promotion.AUTOMATIC and not paused:
         yield _warning(

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from slipway.api.autoscaling import ScalingMode
 from slipway.api.problems import Problem, fields_of
 from slipway.api.rollout import MetricKind, Strategy
 from slipway.api.rules import HASH_SUFFIX_LENGTH, LABEL_LENGTH, RULES
@@ -22,6 +23,8 @@ from slipway.api.traffic import Provider
 
 __all__ = ["inconsistencies"]
 
+MOST_EXPERIMENTS = 99
+"""Per cent of the traffic that experiments may take together."""
 LONGEST_DURATION = Duration("8784h")
 """A leap year: beyond it a time plus a duration can leave the calendar."""
 
@@ -44,6 +47,8 @@ def inconsistencies(name: str, spec: ModelDeploymentSpec) -> Iterator[Problem]:
             yield Problem(field, "InvalidSpec", rule.message)
     yield from _duplicates(spec)
     yield from _schedule(spec)
+    yield from _targets_of_hpa(spec)
+    yield from _experiments(spec)
     yield from _numbers_out_of_reach(spec)
 
 
@@ -78,6 +83,17 @@ def _experiment_versions_exist(_: str, spec: ModelDeploymentSpec) -> Iterator[st
     for index, experiment in enumerate(spec.traffic.experiments):
         if spec.version(experiment.version) is None:
             yield f"spec.traffic.experiments[{index}].version"
+
+
+def _experiment_not_served(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, experiment in enumerate(spec.traffic.experiments):
+        if experiment.version == spec.served:
+            yield f"spec.traffic.experiments[{index}].version"
+
+
+def _shadow_percent(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.rollout.strategy is Strategy.SHADOW and spec.rollout.shadow.percent == 0:
+        yield "spec.rollout.shadow.percent"
 
 
 def _mirror_version_exists(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
@@ -200,6 +216,8 @@ _CHECKS: Mapping[str, Check] = {
     "serve-exists": _serve_exists,
     "approved-version-exists": _approved_version_exists,
     "experiment-versions-exist": _experiment_versions_exist,
+    "experiment-not-served": _experiment_not_served,
+    "shadow-percent": _shadow_percent,
     "mirror-version-exists": _mirror_version_exists,
     "none-cannot-split": _none_cannot_split,
     "uri-shape": _uri_shape,
@@ -236,6 +254,14 @@ def _duplicates(spec: ModelDeploymentSpec) -> Iterator[Problem]:
             yield Problem(field.path, "InvalidSpec", f"{what} {', '.join(repeated)}; keep one")
 
 
+def _targets_of_hpa(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    scaling = spec.autoscaling
+    targets = (scaling.qps.target, scaling.concurrency.target, scaling.gpu_utilization.target)
+    if scaling.mode is ScalingMode.HPA and not any(targets):
+        text = "HPA needs a target: set qps.target, concurrency.target or gpuUtilization.target"
+        yield Problem("spec.autoscaling.mode", "InvalidSpec", text)
+
+
 def _schedule(spec: ModelDeploymentSpec) -> Iterator[Problem]:
     """Cron fields, time zones and minima, which CEL cannot check."""
     for index, entry in enumerate(spec.autoscaling.schedule):
@@ -254,6 +280,18 @@ def _schedule(spec: ModelDeploymentSpec) -> Iterator[Problem]:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             text = f"{entry.timezone!r} is no IANA time zone such as Europe/Berlin"
             yield Problem(f"{path}.timezone", "InvalidSpec", text)
+
+
+def _experiments(spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    """What experiments take together, and from whom: sums are beyond the CEL of older API servers."""
+    experiments = spec.traffic.experiments
+    total = sum(experiment.weight for experiment in experiments)
+    if total > MOST_EXPERIMENTS:
+        text = f"weights add up to {total} per cent; at most {MOST_EXPERIMENTS}, so that the served version gets some"
+        yield Problem("spec.traffic.experiments", "InvalidSpec", text)
+    if experiments and spec.traffic.provider is Provider.NONE:
+        text = "a plain Service cannot split traffic: experiments need provider istio or gateway-api"
+        yield Problem("spec.traffic.experiments", "InvalidSpec", text)
 
 
 def _numbers_out_of_reach(spec: ModelDeploymentSpec) -> Iterator[Problem]:

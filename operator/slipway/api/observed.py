@@ -127,7 +127,9 @@ class Observed:
     conflict: str = ""
     """Why an object or host we need belongs to somebody else; empty when none does."""
     mesh_missing: bool = False
-    """Whether the API server does not know Istio's kinds."""
+    """Whether the API server does not know a kind that moving traffic needs."""
+    missing_kinds: tuple[str, ...] = ()
+    """Names of these kinds."""
 
     def of(self, revision: str) -> RevisionView:
         """The view of a revision; an empty one when nothing of it exists."""

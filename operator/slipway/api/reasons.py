@@ -79,14 +79,45 @@ REASONS: Mapping[str, Explanation] = {
     ),
     "CrashLoopBackOff": Explanation("The server keeps ending.", "Look at the pod's log (kubectl logs --previous)."),
     "ImagePullBackOff": Explanation("The image cannot be pulled.", "Correct runtime.image or the pull secret."),
+    "StoppingStable": Explanation(
+        "Strategy Recreate: stable's pods are stopped before the new version starts; requests fail until it is ready."
+    ),
+    "Swapping": Explanation("maxSurgeGPUs: pods of stable give their GPUs to pods of the candidate, one at a time."),
+    "SurgeDeadlock": Explanation(
+        "maxSurgeGPUs leaves no GPUs for the candidate without stopping stable.",
+        "Raise rollout.maxSurgeGPUs, or choose strategy Recreate where an outage is acceptable. Then retry.",
+    ),
+    "SteppedDown": Explanation("The candidate was found harmful and went one step back; its evidence begins anew."),
+    "StillHarmful": Explanation(
+        "Ten windows after the step back the candidate is still as bad.",
+        "Compare the two versions; publish a better one. `slipway retry` begins the same one anew.",
+    ),
+    "WatchingSwitch": Explanation(
+        "All traffic was switched; hard breakers watch it for one interval before stable goes."
+    ),
+    "VerificationFailed": Explanation(
+        "The new version's servers did not pass the operator's checks.", "Read the message, correct it, then retry."
+    ),
+    "RevisionLost": Explanation(
+        "Nothing describes a live revision any more: its pods stay as they are and cannot be changed.",
+        "Put the version back into spec.versions as it was, or roll out another one.",
+    ),
+    "ObservedDiffers": Explanation(
+        "The shares that requests show are not those that the router holds.",
+        "Look for clients outside the mesh and for many pinned requests; then at istiod.",
+    ),
+    "SetByRollout": Explanation("The rollout sets the number of replicas for now, within its bound on GPUs."),
     "Exposing": Explanation("The new version's subset is written to the router."),
     "SubsetSettling": Explanation("The router learns the new subset before any weight names it."),
     "Shifting": Explanation("A weight is written and waits to be confirmed."),
     "WaitingForMesh": Explanation(
         "The router does not hold the intended weights yet.", "If it lasts: look at istiod and the VirtualService."
     ),
-    "MeshMissing": Explanation("The API server does not know Istio's kinds.", "Install Istio."),
-    "Drifted": Explanation(
+    "MeshMissing": Explanation(
+        "The API server does not know a kind that spec.traffic needs: Istio's, or Gateway API's HTTPRoute.",
+        "Install what the message names, allow it with the operator's --apis, or choose another traffic.provider.",
+    ),
+    "DriftFight": Explanation(
         "Somebody else changed the routes; they are repaired.",
         "Stop the other field manager that the message names.",
     ),

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from slipway.api.scalars import DecimalString, Duration
-from slipway.api.wire import LATER, WireModel, keyed_by, supported
+from slipway.api.wire import WireModel, keyed_by
 
 __all__ = [
     "Analysis",
@@ -143,8 +143,9 @@ class Analysis(WireModel):
     """Time without a verdict after which onInconclusive decides."""
     on_inconclusive: OnInconclusive = OnInconclusive.HOLD
     """What happens when maxDuration has passed without a verdict."""
-    on_harm: OnHarm = Field(default=OnHarm.ROLLBACK, json_schema_extra=supported(OnHarm.ROLLBACK, OnHarm.PAUSE))
-    """What happens when the candidate is found harmful."""
+    on_harm: OnHarm = OnHarm.ROLLBACK
+    """What happens when the candidate is found harmful. StepDown goes one step back once, with fresh evidence, and
+    rolls back when the candidate is found harmful again or is still as bad ten intervals later."""
     checks: tuple[Check, ...] = Field(default=DEFAULT_CHECKS, max_length=8, json_schema_extra=keyed_by("name"))
     """What is compared; an empty list turns the comparison off, hard breakers stay. Unset: errors and latency
     above 300ms."""
@@ -163,8 +164,10 @@ class Shadow(WireModel):
 class Rollout(WireModel):
     """The way from the served version to the new one."""
 
-    strategy: Strategy = Field(default=Strategy.CANARY, json_schema_extra=LATER)
-    """How traffic moves to a new version."""
+    strategy: Strategy = Strategy.CANARY
+    """How traffic moves to a new version: Canary by steps; BlueGreen at once, when as many pods are ready as stable
+    has; Shadow at once, when repeated requests were answered alike; Recreate stops stable first, so that requests fail
+    until the new version is ready. Steps are Canary's."""
     steps: tuple[Step, ...] = Field(
         default=(Step(weight=5), Step(weight=25), Step(weight=50)), min_length=1, max_length=20
     )
@@ -179,7 +182,7 @@ class Rollout(WireModel):
     """Requests repeated to the candidate to compare its answers."""
     progress_deadline: Duration = Duration("30m")
     """Longest wait on pods, capacity or the mesh."""
-    max_surge_gpus: int = Field(default=-1, ge=-1, le=1024, alias="maxSurgeGPUs", json_schema_extra=LATER)
+    max_surge_gpus: int = Field(default=-1, ge=-1, le=1024, alias="maxSurgeGPUs")
     """GPUs that a rollout may use beyond those of stable; -1 sets no limit, 0 swaps pods in place."""
     keep_previous: Duration = Duration("10m")
     """How long the old version stays warm after promotion: a rollback without a cold start."""

@@ -88,6 +88,22 @@ RULES: tuple[Rule, ...] = (
         ".traffic.experiments",
     ),
     Rule(
+        "experiment-not-served",
+        "spec",
+        "!has(self.serve) || !has(self.traffic) || !has(self.traffic.experiments) || "
+        "self.traffic.experiments.all(e, e.version != self.serve)",
+        "an experiment is another version than the one served; remove the experiment to serve its version",
+        ".traffic.experiments",
+    ),
+    Rule(
+        "shadow-percent",
+        "spec.rollout",
+        "!has(self.strategy) || self.strategy != 'Shadow' || "
+        "(has(self.shadow) && has(self.shadow.percent) && self.shadow.percent > 0)",
+        "strategy Shadow compares answers to repeated requests: it needs a share of them above 0",
+        ".shadow.percent",
+    ),
+    Rule(
         "mirror-version-exists",
         "spec",
         "!has(self.traffic) || !has(self.traffic.mirror) || !has(self.traffic.mirror.version) || "

@@ -137,6 +137,8 @@ class VersionStatus(WireModel):
     """When the number of replicas was last changed by scaling."""
     proposed: int | None = None
     """Replicas that scaling would have chosen, in a dry run."""
+    floor: int = 0
+    """Fewest replicas that the revision's HorizontalPodAutoscaler may set (mode HPA)."""
     trend: DemandTrend = DemandTrend()
     """Smoothed demand, kept for the forecast."""
     reason: str = ""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from slipway.api.scalars import Duration
-from slipway.api.wire import LATER, SET, WireModel, keyed_by
+from slipway.api.wire import SET, WireModel, keyed_by
 
 __all__ = [
     "Auth",
@@ -147,7 +147,7 @@ class Traffic(WireModel):
     """Istio gateways, as namespace/name, that the hosts are served on; in-mesh clients are always served."""
     version_header: str = Field(default="x-model-version", max_length=128, pattern=r"^[a-z0-9-]*$")
     """A request carrying a live version's name in this header is sent to it; empty turns that off."""
-    experiments: tuple[Experiment, ...] = Field(default=(), max_length=8, json_schema_extra=LATER | keyed_by("version"))
+    experiments: tuple[Experiment, ...] = Field(default=(), max_length=8, json_schema_extra=keyed_by("version"))
     """Long-lived extra versions beside the served one."""
     session_affinity: SessionAffinity = SessionAffinity()
     """A cookie that keeps a user on one version."""

@@ -14,7 +14,7 @@ from slipway.analysis import Subject, assess, expressions, tripped
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
-from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image
+from slipway.api.revisions import Revision, revision_of
 from slipway.api.rollout import Strategy
 from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
@@ -23,10 +23,19 @@ from slipway.api.status import (
     ModelDeploymentStatus,
     Role,
     Stage,
+    Verdict,
 )
 from slipway.api.timestamps import parse_time
 from slipway.api.validation import validate
+from slipway.engine.definitions import (
+    experiment_targets,
+    gpus_per_pod,
+    lost_revisions,
+    revisions_to_keep,
+    with_losses,
+)
 from slipway.engine.display import with_display
+from slipway.engine.relapse import evidence_id, relapse
 from slipway.engine.sizing import capacities, scale
 from slipway.engine.summary import Blocked, summarise
 from slipway.rollout import RolloutRequest, Target, advance
@@ -56,6 +65,8 @@ class Decision:
     events: tuple[EventRecord, ...] = ()
     apply: bool = False
     """Whether children may be touched at all."""
+    lost: frozenset[str] = frozenset()
+    """Live revisions that cannot be rebuilt: what is there of them stays untouched."""
     queries: tuple[str, ...] = ()
     """The user's own expressions that Prometheus is to be asked from now on."""
 
@@ -119,12 +130,16 @@ def _proceed(
             now=now,
             judgement=judgement,
             breaker=breaker,
+            experiments=experiment_targets(observed.name, raw["spec"], spec),
+            gpus=gpus_per_pod(observed, target),
         )
     )
     looked = with_display(moved.status.model_copy(update={"analysis": checks}), observed, metrics)
-    scaled = scale(spec, looked, observed, metrics, moved.floors, now)
+    scaled = scale(spec, looked, observed, metrics, moved.floors, now, moved.caps)
+    revisions = revisions_to_keep(raw["spec"], spec, scaled.status, observed, options.runtime_image)
+    lost = lost_revisions(scaled.status, revisions)
     summed = summarise(
-        scaled.status,
+        with_losses(scaled.status, lost),
         spec,
         observed,
         options.cluster_domain,
@@ -136,10 +151,11 @@ def _proceed(
     return Decision(
         status=summed,
         spec=spec,
-        revisions=_revisions(spec, summed, observed, target, options),
+        revisions=revisions,
         requeue_after=moved.requeue_after,
         events=(*events, *moved.events, *scaled.events),
         apply=True,
+        lost=lost,
         queries=_queries(spec, summed, observed),
     )
 
@@ -175,7 +191,7 @@ def _judge(
     assessment = assess(
         spec.rollout.analysis,
         status.analysis,
-        rollout_id=rollout.id,
+        rollout_id=evidence_id(rollout),
         candidate=candidate.revision,
         stable=stable.revision,
         metrics=metrics,
@@ -185,36 +201,8 @@ def _judge(
         served=has_weight,
     )
     judgement = Judgement(assessment.verdict, assessment.reason, assessment.message, assessment.harmful)
+    if judgement.verdict is not Verdict.HARMFUL:
+        judgement = relapse(spec.rollout.analysis, rollout, assessment.checks, now) or judgement
     since = parse_time(rollout.evidence_from)
     breaker = tripped(view, metrics.of(candidate.revision), since=since, now=now)
     return assessment.checks, judgement, breaker
-
-
-def _revisions(
-    spec: ModelDeploymentSpec,
-    status: ModelDeploymentStatus,
-    observed: Observed,
-    target: Revision,
-    options: Options,
-) -> Mapping[str, Revision]:
-    """Live revisions as they were made, and the newest others up to the history limit."""
-    live = {entry.revision for entry in status.versions}
-    stored = sorted(observed.definitions.values(), key=lambda definition: definition.number, reverse=True)
-    kept = [definition for definition in stored if definition.revision not in live]
-    kept = kept[: spec.rollout.revision_history_limit]
-    result: dict[str, Revision] = {}
-    for definition in sorted(kept, key=lambda definition: definition.number):
-        result[definition.revision] = _from_definition(observed.name, definition.revision, definition.data)
-    for name in sorted(live):
-        known = observed.definitions.get(name)
-        if known is not None:
-            result[name] = _from_definition(observed.name, name, known.data)
-        elif name == target.name:
-            result[name] = revision_from_definition(observed.name, with_image(target.data, options.runtime_image))
-    return result
-
-
-def _from_definition(owner: str, name: str, data: Mapping[str, Any]) -> Revision:
-    """A stored definition under the name it was given, even where a later release would hash it differently."""
-    revision = revision_from_definition(owner, data)
-    return Revision(name=name, version=revision.version, runtime=revision.runtime, data=data)

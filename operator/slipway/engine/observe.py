@@ -8,7 +8,7 @@ from slipway.api.revisions import Revision, revision_from_definition
 from slipway.api.traffic import Provider
 from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
-from slipway.engine.pods import pod_view, replica_failure
+from slipway.engine.pods import pod_view, replica_failure, stored_definition
 from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
@@ -81,6 +81,7 @@ class Observer:
         key, uid = key_of(raw), uid_of(raw)
         definitions = self._definitions(key, uid)
         provider = provider_named(raw.get("spec") or {})
+        missing = missing_kinds(self._cache, raw.get("spec") or {})
         return Observed(
             name=key.name,
             namespace=key.namespace,
@@ -90,11 +91,18 @@ class Observer:
             definitions=definitions,
             traffic=traffic_view(self._cache, self._applier.ledger, key, uid, provider),
             conflict=await self._conflict(raw, provider),
-            mesh_missing=missing_kinds(self._cache, provider),
+            mesh_missing=bool(missing),
+            missing_kinds=missing,
         )
 
     def _definitions(self, key: Key, uid: str) -> dict[str, Definition]:
+        """Stored definitions; where a ControllerRevision was deleted, the copy that its Deployment carries."""
         found = {}
+        for obj in self._cache.owned(DEPLOYMENT, key):
+            data = stored_definition(obj) if is_ours(obj, uid) else None
+            if data is not None:
+                name = key_of(obj).name
+                found[name] = Definition(label(obj, VERSION_LABEL), name, 0, data)
         for obj in self._cache.owned(CONTROLLER_REVISION, key):
             if is_ours(obj, uid):
                 name = key_of(obj).name
@@ -123,8 +131,15 @@ class Observer:
                 probe=await self._probe(key, definitions.get(name), own_pods),
                 failure=refused.get((DEPLOYMENT, Key(key.namespace, name)), "")
                 or (replica_failure(deployment) if deployment else ""),
+                scaler=self._foreign_scaler(Key(key.namespace, name), uid),
             )
         return views
+
+    def _foreign_scaler(self, deployment: Key, uid: str) -> str:
+        foreign = (obj for obj in self._cache.scalers(deployment) if not is_ours(obj, uid))
+        # KEDA makes an HPA of its own; the ScaledObject above it is what a person knows.
+        named = sorted(f"{obj.get('kind')} {key_of(obj).name}" for obj in foreign)
+        return named[-1] if named else ""
 
     async def _probe(self, key: Key, definition: Definition | None, pods: Sequence[PodView]) -> ProbeView:
         if self._prober is None or definition is None or not any(pod.ready for pod in pods):

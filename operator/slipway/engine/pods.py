@@ -1,13 +1,16 @@
 """Pods and Deployments of the API server as the values that decisions are made on."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from slipway.api.observed import PodView
+from slipway.api.revisions import revision_from_definition
 from slipway.api.timestamps import parse_time
 from slipway.kube.metadata import created_at
+from slipway.resources.workloads import DEFINITION
 
-__all__ = ["pod_view", "replica_failure"]
+__all__ = ["pod_view", "replica_failure", "stored_definition"]
 
 SERVER = "server"
 GPU = "nvidia.com/gpu"
@@ -52,6 +55,19 @@ def replica_failure(deployment: Mapping[str, Any]) -> str:
         if entry.get("type") == "ReplicaFailure" and entry.get("status") == "True":
             return str(entry.get("message") or entry.get("reason") or "pods cannot be created")
     return ""
+
+
+def stored_definition(deployment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The definition that a Deployment carries in its annotation; None without one, or where somebody broke it."""
+    text = (deployment["metadata"].get("annotations") or {}).get(DEFINITION)
+    try:
+        data = json.loads(text) if text else None
+        if not isinstance(data, dict):
+            return None
+        revision_from_definition("", data)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return data
 
 
 def _server(status: Mapping[str, Any]) -> Mapping[str, Any]:

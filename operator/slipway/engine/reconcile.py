@@ -79,6 +79,11 @@ class DecisionView(Protocol):
         """Whether children may be touched."""
         ...
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Revisions whose objects are to be left as they are."""
+        ...
+
 
 Decide = Callable[[Mapping[str, Any], Observed, MetricsView, float], DecisionView]
 """``(object, observed, metrics, now) -> decision``, pure."""
@@ -179,7 +184,8 @@ class Reconciler:
             self._cache.put(MODEL_DEPLOYMENT, written)
         applied, refusals = Applied(), list[str]()
         if decision.apply and decision.spec is not None:
-            applied = await self._applier.apply(Owner(key, uid_of(raw)), self._wanted(raw, decision, observed), now)
+            wanted = self._wanted(raw, decision, observed)
+            applied = await self._applier.apply(Owner(key, uid_of(raw)), wanted, now, decision.lost)
             refusals = self._remember(key, applied)
         self._emit(raw, written, decision, applied, refusals, now)
         return Outcome("ok", _next_look(decision, observed, applied))
@@ -190,7 +196,7 @@ class Reconciler:
         assert decision.spec is not None
         key = key_of(raw)
         identity = Identity(name=key.name, namespace=key.namespace, uid=uid_of(raw))
-        numbers = {name: definition.number for name, definition in observed.definitions.items()}
+        numbers = {name: definition.number for name, definition in observed.definitions.items() if definition.number}
         return desired(identity, decision.spec, decision.status, decision.revisions, self._render, numbers)
 
     def _remember(self, key: Key, applied: Applied) -> list[str]:

@@ -11,7 +11,17 @@ from slipway.api.observed import TrafficView
 from slipway.api.traffic import Provider
 from slipway.kube.cache import Cache
 from slipway.kube.drift import DriftLedger
-from slipway.kube.kinds import DESTINATION_RULE, HTTP_ROUTE, MESH, SERVICE, VIRTUAL_SERVICE, Kind
+from slipway.kube.kinds import (
+    AUTHORIZATION_POLICY,
+    DESTINATION_RULE,
+    ENVOY_FILTER,
+    HTTP_ROUTE,
+    MESH,
+    REQUEST_AUTHENTICATION,
+    SERVICE,
+    VIRTUAL_SERVICE,
+    Kind,
+)
 from slipway.kube.metadata import Key, is_ours, key_of, label
 from slipway.resources.gateway_api import GRPC_SUFFIX
 from slipway.resources.identity import REVISION_LABEL
@@ -24,14 +34,25 @@ Object = Mapping[str, Any]
 
 def provider_named(spec: Mapping[str, Any]) -> Provider:
     """The provider of a spec that may not be valid; Istio where it names none that is known."""
-    traffic = spec.get("traffic")
-    named = traffic.get("provider") if isinstance(traffic, Mapping) else None
+    named = _part(spec, "traffic").get("provider")
     return Provider(named) if named in {provider.value for provider in Provider} else Provider.ISTIO
 
 
-def missing_kinds(cache: Cache, provider: Provider) -> bool:
-    """Whether the API server lacks a kind that the provider cannot do without."""
-    return not all(cache.served(kind) for kind in _READERS[provider].needed)
+def missing_kinds(cache: Cache, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the kinds that a spec's traffic cannot do without and that the API server lacks."""
+    traffic = _part(spec, "traffic")
+    needed = list(_READERS[provider_named(spec)].needed)
+    if _part(_part(traffic, "auth"), "jwt").get("issuer"):
+        needed += [REQUEST_AUTHENTICATION, AUTHORIZATION_POLICY]
+    if _part(_part(traffic, "resilience"), "rateLimit").get("requestsPerSecond"):
+        needed.append(ENVOY_FILTER)
+    return tuple(kind.name for kind in needed if not cache.served(kind))
+
+
+def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A block of a spec that may not be valid; empty where it is none."""
+    found = whole.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider: Provider) -> TrafficView:

@@ -1,16 +1,16 @@
 """Scaling of all live revisions of one object, and the capacities that the rollout reckons with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from slipway.api.autoscaling import ScalingMode
+from slipway.api.autoscaling import Autoscaling, ScalingMode
 from slipway.api.events import EventRecord
 from slipway.api.observed import Observed
 from slipway.api.samples import MetricsView, Quality, Sample
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role, ScalingDecision, Stage, VersionStatus
 from slipway.rollout import Capacity
-from slipway.scaling import MinimumReplicas, ScalingRequest, capacity_per_replica, minimum_at
+from slipway.scaling import MinimumReplicas, ScalingRequest, ScalingResult, capacity_per_replica, minimum_at
 from slipway.scaling import decide as decide_scaling
 
 __all__ = ["ScalingState", "Sizing", "capacities", "scale", "total_arrivals"]
@@ -51,8 +51,22 @@ def total_arrivals(status: ModelDeploymentStatus, metrics: MetricsView) -> Sampl
     if not seen or not worst.ok:
         reason = worst.reason or metrics.error
         quality = worst.quality if not worst.ok else Quality.MISSING
-        return Sample(value, quality, worst.at, reason)
-    return Sample(value, Quality.OK, at)
+        return _at_least(metrics.gateway, Sample(value, quality, worst.at, reason))
+    return _at_least(metrics.gateway, Sample(value, Quality.OK, at))
+
+
+def _at_least(gateway: Sample, servers: Sample) -> Sample:
+    """What servers see, or what the mesh sends to them where that is more: requests that found no server, for one.
+
+    While servers say nothing the mesh's count is a lower bound: it may raise the number of replicas, not lower it.
+    """
+    if not gateway.ok:
+        return servers
+    if servers.ok:
+        return servers if servers.value >= gateway.value else Sample(gateway.value, Quality.OK, servers.at)
+    if gateway.value <= 0:
+        return servers
+    return Sample(max(servers.value, gateway.value), Quality.PARTIAL, gateway.at, servers.reason)
 
 
 def capacities(
@@ -85,8 +99,13 @@ def scale(
     metrics: MetricsView,
     floors: Mapping[str, int],
     now: float,
+    caps: Mapping[str, int] | None = None,
 ) -> Sizing:
-    """Decide the replicas of every revision that serves or is about to."""
+    """Decide the replicas of every revision that serves or is about to.
+
+    ``floors`` and ``caps`` are what the rollout needs and what it leaves, by revision; they win over load.
+    """
+    caps = caps or {}
     total = total_arrivals(status, metrics)
     rolling = status.rollout is not None and status.rollout.stage is not Stage.FINISHED
     entries: list[VersionStatus] = []
@@ -97,25 +116,29 @@ def scale(
             case Role.PREVIOUS | Role.RETIRING:
                 entries.append(entry)
                 continue
-            case Role.STABLE | Role.CANDIDATE:
+            case Role.STABLE | Role.CANDIDATE | Role.EXPERIMENT:
                 pass
         minimum = _minimum(spec, status, entry, now)
+        floor, cap = floors.get(entry.revision, 0), caps.get(entry.revision, spec.autoscaling.max_replicas)
+        capped = entry.revision in caps
         result = decide_scaling(
             ScalingRequest(
-                autoscaling=spec.autoscaling,
-                spec_replicas=spec.replicas,
+                autoscaling=_capped(spec.autoscaling, cap),
+                spec_replicas=min(spec.replicas, cap) if capped else spec.replicas,
                 entry=entry,
                 view=observed.of(entry.revision),
                 metrics=metrics.of(entry.revision),
                 total_arrivals=total,
                 share=_share(entry),
-                floor=floors.get(entry.revision, 0),
-                minimum=minimum.replicas,
+                floor=min(floor, cap) if capped else floor,
+                minimum=min(minimum.replicas, cap) if capped else minimum.replicas,
                 minimum_from=minimum.source,
-                hold_down="RolloutInProgress" if rolling else "",
+                hold_down="RolloutInProgress" if rolling and floor < cap else "",
                 now=now,
             )
         )
+        if capped and result.replicas >= cap:
+            result = _set_by_rollout(result)
         entries.append(result.entry.model_copy(update={"replicas": result.replicas}))
         if result.decision is not None:
             decisions.append(result.decision)
@@ -127,6 +150,21 @@ def scale(
         events=tuple(_event(decision) for decision in decisions),
         state=state,
     )
+
+
+def _capped(autoscaling: Autoscaling, cap: int) -> Autoscaling:
+    if cap >= autoscaling.max_replicas:
+        return autoscaling
+    return autoscaling.model_copy(update={"max_replicas": cap})
+
+
+def _set_by_rollout(result: ScalingResult) -> ScalingResult:
+    """The same number with the reason that it really has."""
+    reason, message = "SetByRollout", "the rollout leaves it no more pods for now"
+    decision = result.decision
+    if decision is not None:
+        decision = decision.model_copy(update={"reason": reason, "signal": "rollout", "message": message})
+    return replace(result, decision=decision, active=False, reason=reason, signal="rollout", message=message)
 
 
 def _share(entry: VersionStatus) -> float:

@@ -135,10 +135,12 @@ def _capacity(status: ModelDeploymentStatus, observed: Observed) -> _Verdict:
 
 def _traffic(status: ModelDeploymentStatus, observed: Observed) -> _Verdict:
     if observed.mesh_missing:
-        return False, "MeshMissing", "the API server does not know Istio's kinds; install Istio"
+        kinds = " and ".join(observed.missing_kinds) or "the kinds that move traffic"
+        return False, "MeshMissing", f"the API server does not know {kinds}, which spec.traffic asks for"
     if observed.traffic.drifted:
         manager = observed.traffic.foreign_manager or "unknown"
-        return False, "Drifted", f"field manager {manager} changed the routes; they are being repaired"
+        text = f"field manager {manager} keeps changing the routes, so repairs are put off; stop it from writing them"
+        return False, "DriftFight", text
     late = [entry.name for entry in status.versions if entry.weight.applied != entry.weight.intended]
     if late:
         return False, "WaitingForMesh", f"the router does not hold the intended weight of {', '.join(late)} yet"

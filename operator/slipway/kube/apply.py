@@ -3,7 +3,7 @@
 An object that has our name but not our owner reference is never touched: server-side apply would adopt it silently.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -88,8 +88,16 @@ class Applied:
     """Whether an object has to disappear first."""
 
 
-def plan(owner: Owner, wanted: Sequence[Object], live: Mapping[Place, Object], owned: Iterable[Object]) -> list[Step]:
+def plan(
+    owner: Owner,
+    wanted: Sequence[Object],
+    live: Mapping[Place, Object],
+    owned: Iterable[Object],
+    spared: Collection[str] = (),
+) -> list[Step]:
     """Steps that lead from ``live`` to ``wanted``, in their order; ``owned`` are our present children.
+
+    Children by a name in ``spared`` are never deleted: nobody knows any more how to make them again.
 
     Nothing is deleted when nothing is wanted at all: that is no state a ModelDeployment can be in.
     """
@@ -100,6 +108,8 @@ def plan(owner: Owner, wanted: Sequence[Object], live: Mapping[Place, Object], o
     order = {kind.plural: number for number, kind in enumerate(CHILDREN)}
     for obj in sorted(owned, key=lambda obj: order[kind_of(obj).plural]):
         place = (kind_of(obj), key_of(obj))
+        if key_of(obj).name in spared:
+            continue
         if place not in kept and is_ours(obj, owner.uid) and not obj["metadata"].get("deletionTimestamp"):
             steps.append(Step(Operation.DELETE, *place, live=obj))
     return steps
@@ -160,15 +170,19 @@ class Applier:
         self.ledger = ledger or DriftLedger()
         self._refusals: dict[Place, _Refusal] = {}
 
-    async def apply(self, owner: Owner, wanted: Sequence[Object], now: float) -> Applied:
+    async def apply(
+        self, owner: Owner, wanted: Sequence[Object], now: float, spared: Collection[str] = ()
+    ) -> Applied:
         """Bring the children of ``owner`` to what is wanted; ``now`` is in seconds since the epoch.
+
+        Children by a name in ``spared`` are not deleted, though they are not wanted.
 
         Raises :class:`~slipway.kube.failures.ApiError` for failures that a later run may not see, such as an
         unreachable API server. What was done until then stays done.
         """
         live = await self._live(wanted)
         owned = [obj for kind in CHILDREN for obj in self._cache.owned(kind, owner.key)]
-        steps = plan(owner, wanted, live, owned)
+        steps = plan(owner, wanted, live, owned, spared)
         applied = Applied()
         for step in steps:
             if step.operation is Operation.CONFLICT:

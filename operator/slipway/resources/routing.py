@@ -52,7 +52,8 @@ class Route:
 
 def routes(spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> tuple[Route, ...]:
     """The routes of one port, by precedence; ``routed`` are the entries with a subset (not none)."""
-    return (*_pins(spec.traffic.version_header, routed), *_kept_users(spec, routed), _default(spec, routed))
+    pins = _pins(spec.traffic.version_header, routed)
+    return (*pins, *_experiments(spec, routed), *_kept_users(spec, routed), _default(spec, routed))
 
 
 def _pins(header: str, routed: Sequence[VersionStatus]) -> list[Route]:
@@ -61,6 +62,16 @@ def _pins(header: str, routed: Sequence[VersionStatus]) -> list[Route]:
     return [
         Route(f"pin-{entry.name}", _only(entry), ({"headers": {header: {"exact": entry.name}}},))
         for entry in pinned(routed)
+    ]
+
+
+def _experiments(spec: ModelDeploymentSpec, routed: Sequence[VersionStatus]) -> list[Route]:
+    """Requests that an experiment's matches describe go to it whole, while it has ready pods to answer them."""
+    matches = {item.version: item.match for item in spec.traffic.experiments if item.match}
+    return [
+        Route(f"experiment-{entry.name}", _only(entry), matches[entry.name])
+        for entry in routed
+        if entry.matched and entry.role is Role.EXPERIMENT and entry.name in matches
     ]
 
 

@@ -6,7 +6,7 @@ from slipway.api.status import Role, VersionStatus
 
 __all__ = ["pinned", "weights"]
 
-_PIN_PRECEDENCE = (Role.CANDIDATE, Role.STABLE, Role.PREVIOUS)
+_PIN_PRECEDENCE = (Role.CANDIDATE, Role.STABLE, Role.EXPERIMENT, Role.PREVIOUS)
 
 
 def weights(routed: Sequence[VersionStatus]) -> Mapping[str, int]:

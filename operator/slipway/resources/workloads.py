@@ -1,5 +1,6 @@
 """The objects that run a model: ControllerRevision, Deployment and PodDisruptionBudget."""
 
+import json
 from typing import Any
 
 from slipway.api.revisions import Revision
@@ -15,10 +16,14 @@ from slipway.resources.identity import (
 from slipway.resources.pods import pod_template
 
 __all__ = [
+    "DEFINITION",
     "controller_revision",
     "deployment",
     "disruption_budget",
 ]
+
+DEFINITION = "slipway.dev/definition"
+"""Annotation of a Deployment with its revision's definition, from which a deleted ControllerRevision is made again."""
 
 
 def controller_revision(identity: Identity, revision: Revision, number: int) -> dict[str, Any]:
@@ -36,10 +41,12 @@ def deployment(
     identity: Identity, spec: ModelDeploymentSpec, entry: VersionStatus, revision: Revision, options: RenderOptions
 ) -> dict[str, Any]:
     """The Deployment of a live revision."""
+    definition = json.dumps(dict(revision.data), sort_keys=True, separators=(",", ":"))
+    labelled = metadata(identity, entry.revision, revision_labels(identity, entry.name, entry.revision))
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(identity, entry.revision, revision_labels(identity, entry.name, entry.revision)),
+        "metadata": labelled | {"annotations": {DEFINITION: definition}},
         "spec": {
             "replicas": entry.replicas,
             "selector": {"matchLabels": selector_labels(identity, entry.revision)},
