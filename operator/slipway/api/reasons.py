@@ -118,7 +118,7 @@ REASONS: Mapping[str, Explanation] = {
         "Install what the message names, allow it with the operator's --apis, or choose another traffic.provider.",
     ),
     "DriftFight": Explanation(
-        "Somebody else changed the routes; they are repaired.",
+        "Somebody else changes the routes again after every repair, so repairs are put off.",
         "Stop the other field manager that the message names.",
     ),
     "NoRoute": Explanation("No route exists, since no version can serve yet."),
