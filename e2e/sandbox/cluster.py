@@ -25,6 +25,7 @@ from .controllers.client import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Access,
 from .controllers.pods import condition
 from .node.addresses import LoopbackRange
 from .node.namespace import POD_RANGE, is_inside
+from .node.pod_context import SIDECAR_FILE
 from .tokens import ADMIN, TOKENS_FILE, User, write_kubeconfig
 
 NAMESPACE_NAMES = ("default", "kube-system", "kube-public", "istio-system")
@@ -200,6 +201,8 @@ class Sandbox(Cluster):
         flags = [] if self._telemetry else ["--no-telemetry"]
         answer = await self._module("dataplane", *_flags(options), *flags)
         self.gateway_url = answer["gateway_url"]
+        (self._folder / "node").mkdir(exist_ok=True)
+        (self._folder / "node" / SIDECAR_FILE).write_text(self.gateway_url)
         self.mesh_admin_url = answer["mesh_admin_url"]
         self.control_url = answer["control_url"]
         self.prometheus_url = answer["prometheus_url"]

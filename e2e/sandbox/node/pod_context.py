@@ -14,6 +14,8 @@ from e2e.sandbox.controllers.client import Obj
 from .settings import AgentSettings
 from .volumes import PodVolumes
 
+SIDECAR_FILE = "sidecar"
+"""File in the agent's folder with the URL of the Envoy through which pods reach Services."""
 MARKER = "SLIPWAY_SANDBOX_AGENT"
 POD_MARKER = "SLIPWAY_SANDBOX_POD"
 
@@ -56,6 +58,7 @@ class PodContext:
         temporary.mkdir(parents=True, exist_ok=True)
         server = urlsplit(self._api_url)
         return {
+            **self._sidecar(),
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
             "HOME": str(self.folder),
@@ -66,6 +69,13 @@ class PodContext:
             MARKER: self._marker,
             POD_MARKER: self.pod["metadata"]["uid"],
         }
+
+    def _sidecar(self) -> dict[str, str]:
+        """What stands for a sidecar: names of Services do not resolve here, but Envoy knows them, as an HTTP proxy."""
+        address = self.settings.data_dir / SIDECAR_FILE
+        if not address.is_file():
+            return {}
+        return {"http_proxy": address.read_text(), "no_proxy": "localhost,127.0.0.1,127.0.0.0/8"}
 
     def gpu_environment(self, container: str) -> dict[str, str]:
         """What the NVIDIA device plugin would set; the ids are those of simulated GPUs."""
