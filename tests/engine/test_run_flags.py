@@ -34,6 +34,10 @@ def test_the_lease():
     assert parsed("--no-lease").lease is None
 
 
+def test_the_operators_identity_in_the_mesh():
+    assert parsed("--mesh-principal", "cluster.local/ns/a/sa/b").mesh_principal == "cluster.local/ns/a/sa/b"
+
+
 def test_nonsense_in_the_environment_is_refused():
     with pytest.raises(SystemExit):
         parsed(SLIPWAY_WORKERS="many")

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     flag("rate-window", defaults.rate_window, "seconds that rates are measured over", type=float)
     flag("runtime-image", defaults.runtime_image, "image of model servers that name none")
     flag("cluster-domain", defaults.cluster_domain, "DNS domain of the cluster")
+    flag("mesh-principal", "", "the operator's identity in the mesh: it may probe servers that ask for tokens")
     flag("log-format", "auto", "auto, json or text", choices=("auto", "json", "text"))
     flag("log-level", "info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
@@ -82,6 +83,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         prometheus_url=arguments.prometheus_url,
         runtime_image=arguments.runtime_image,
         cluster_domain=arguments.cluster_domain,
+        mesh_principal=arguments.mesh_principal,
         lease=lease,
         identity=arguments.identity,
         http_host=arguments.http_host,

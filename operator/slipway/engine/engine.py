@@ -50,6 +50,8 @@ class Settings:
     prometheus_url: str = ""
     runtime_image: str = "slipway-runtime:0.1.0"
     cluster_domain: str = "cluster.local"
+    mesh_principal: str = ""
+    """The operator's identity in the mesh, for servers that ask everybody else for a token."""
     lease: Key | None = None
     """Lease of the leader; None for an operator that is alone."""
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
@@ -140,7 +142,11 @@ class Engine:
             decide=decide,
             metrics=self.ticker.view,
             want=self.ticker.want,
-            render=RenderOptions(runtime_image=settings.runtime_image, cluster_domain=settings.cluster_domain),
+            render=RenderOptions(
+                runtime_image=settings.runtime_image,
+                cluster_domain=settings.cluster_domain,
+                mesh_principal=settings.mesh_principal,
+            ),
             recorder=self._recorder,
             telemetry=self.telemetry,
             wall=wall,
