@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e generate clean
+.PHONY: help setup demo test check format unit integration e2e generate manifests clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,7 +31,7 @@ test: check unit integration e2e ## Everything: static checks, unit, integration
 check: setup ## Static checks: ruff, mypy, import-linter, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime e2e tests
+	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime deploy e2e tests
 	$(BIN)/lint-imports
 	$(BIN)/hadolint operator/Dockerfile runtime_image/Dockerfile
 
@@ -46,6 +46,9 @@ e2e: setup ## The demo, with assertions
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
+
+manifests: setup ## Write deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
+	$(BIN)/python -m deploy.render $(VALUES)
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .

@@ -21,9 +21,11 @@ from slipway.api.spec import GROUP, KIND, PLURAL, VERSION, ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
 from slipway.api.wire import SUPPORTED_KEY
 
-__all__ = ["CRD_PATH", "PlainDumper", "crd", "crd_yaml", "open_api_schema", "properties"]
+__all__ = ["CHART_CRD_PATH", "CRD_PATH", "PlainDumper", "crd", "crd_yaml", "open_api_schema", "properties"]
 
 CRD_PATH = Path("crds") / f"{GROUP}_{PLURAL}.yaml"
+CHART_CRD_PATH = Path("charts/slipway/crd") / CRD_PATH.name
+"""The Helm chart's copy of it."""
 
 _NO_DEFAULTS_BELOW = ("spec.versions", "spec.runtime", "status")
 _OVERRIDES = "spec.versions[].runtime"
@@ -229,7 +231,7 @@ def _main(arguments: list[str]) -> int:
     from slipway.api.reference import REFERENCE_PATH, reference_markdown
 
     root = Path(arguments[0]) if arguments else Path()
-    for path, text in ((CRD_PATH, crd_yaml()), (REFERENCE_PATH, reference_markdown())):
+    for path, text in ((CRD_PATH, crd_yaml()), (CHART_CRD_PATH, crd_yaml()), (REFERENCE_PATH, reference_markdown())):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     return 0

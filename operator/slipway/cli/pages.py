@@ -1,7 +1,7 @@
 """``python -m slipway.cli.pages``: write everything in the repository that is generated from the code.
 
-The CRD, the API reference, the runbook of reasons and the table of the operator's metrics; a test says when one of
-them is out of date.
+The CRD (twice: the chart has its own copy), the API reference, the runbook of reasons, the tables of the operator's
+metrics and of the chart's values, and Argo CD's settings; a test says when one of them is out of date.
 """
 
 import sys
@@ -10,11 +10,14 @@ from pathlib import Path
 
 from slipway.api.reasons import REASONS
 from slipway.api.reference import REFERENCE_PATH, reference_markdown
-from slipway.api.schema import CRD_PATH, crd_yaml
+from slipway.api.schema import CHART_CRD_PATH, CRD_PATH, crd_yaml
+from slipway.cli.gitops_pages import argocd_settings, values_page
 from slipway.engine import telemetry
 from slipway.scaling.reasons import ScalingReason
 
 __all__ = ["pages"]
+
+ROOT = Path(__file__).parents[3]
 
 _RUNBOOK = """# Runbook
 
@@ -40,10 +43,14 @@ Served on `/metrics` beside `/healthz` and `/readyz`. Generated from the code; d
 """
 
 
-def pages() -> Mapping[Path, str]:
-    """Path in the repository to content, for every generated file."""
+def pages(root: Path = ROOT) -> Mapping[Path, str]:
+    """Path in the repository to content, for every generated file; ``root`` is the repository."""
+    values = (root / "charts" / "slipway" / "values.yaml").read_text()
     return {
         Path(CRD_PATH): crd_yaml(),
+        CHART_CRD_PATH: crd_yaml(),
+        Path("docs/chart-values.md"): values_page(values),
+        Path("deploy/argocd/argocd-cm.yaml"): argocd_settings(root / "deploy" / "argocd"),
         Path(REFERENCE_PATH): reference_markdown(),
         Path("docs/runbook.md"): _runbook(),
         Path("docs/operator-metrics.md"): _METRICS + telemetry.table(),
@@ -60,8 +67,8 @@ def _runbook() -> str:
 
 
 def _main(arguments: list[str]) -> int:
-    root = Path(arguments[0]) if arguments else Path()
-    for path, text in pages().items():
+    root = Path(arguments[0]) if arguments else ROOT
+    for path, text in pages(root).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     return 0

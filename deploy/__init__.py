@@ -1,0 +1,1 @@
+"""What is installed without Helm: plain manifests, kustomize, Argo CD and Flux."""

@@ -1,0 +1,4 @@
+-- Asks the operator, as `slipway` does; the answer is in status.lastAction.
+obj.status = obj.status or {}
+obj.status.action = { id = "argocd-" .. tostring(os.time()) .. "-abort", verb = "Abort", by = "argocd", reason = "" }
+return obj
