@@ -178,7 +178,7 @@ def test_refusals_have_their_exit_codes(tmp_path: Path, model_files: dict[str, P
     words.write_text("not a model")
     contract = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 5]}])
     cases = [
-        (words.as_uri(), (), 65, "NotAModel: this is no TorchScript or torch.export program but a text file"),
+        (words.as_uri(), (), 65, "NotAModel: this is no TorchScript, torch.export or ONNX program but a text file"),
         (model_files["checkpoint.pt"].as_uri(), (), 65, "checkpoint"),
         ("s3://bucket/key", (), 65, "not supported yet by this runtime"),
         ("file:///nowhere", (), 66, "ArtefactNotFound"),

@@ -25,10 +25,19 @@ class ModelKind(Enum):
     HTML = "an HTML page, perhaps an error page saved as the model"
     HDF5 = "an HDF5 file (Keras)"
     GZIP = "a gzip archive"
+    TAR = "a tar archive"
+    HANDLER = "a Python handler"
     EMPTY = "an empty file"
     TEXT = "a text file"
     UNKNOWN = "an unknown kind of file"
 
+
+PROGRAMS = frozenset({ModelKind.TORCHSCRIPT, ModelKind.TORCH_EXPORT, ModelKind.ONNX})
+"""Kinds that run by themselves."""
+WEIGHTS = frozenset({ModelKind.SAFETENSORS, ModelKind.CHECKPOINT})
+"""Kinds that need the class of the model."""
+ARCHIVES = frozenset({ModelKind.ZIP, ModelKind.GZIP, ModelKind.TAR})
+"""Kinds that are unpacked and then judged as a folder."""
 
 _MAGIC = (
     (b"\x80\x02", ModelKind.PICKLE),
@@ -42,6 +51,7 @@ _MAGIC = (
     (b"<html", ModelKind.HTML),
 )
 _SAFETENSORS_BRACE = 8
+_TAR_MAGIC = slice(257, 262)
 # ONNX has no magic: a protobuf whose first field is ir_version (1, varint), a small number.
 _ONNX_IR_VERSIONS = range(3, 32)
 
@@ -57,6 +67,8 @@ def sniff(path: Path) -> ModelKind:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
+    if head[_TAR_MAGIC] == b"ustar":
+        return ModelKind.TAR
     if len(head) > _SAFETENSORS_BRACE and head[_SAFETENSORS_BRACE] == ord("{") and head[7] == 0:
         return ModelKind.SAFETENSORS
     if len(head) > 1 and head[0] == 0x08 and head[1] in _ONNX_IR_VERSIONS:
@@ -67,8 +79,13 @@ def sniff(path: Path) -> ModelKind:
 def identify(path: Path) -> ModelKind:
     """The kind of a file this server can run. Raises Refusal saying what was found otherwise."""
     kind = sniff(path)
-    if kind not in (ModelKind.TORCHSCRIPT, ModelKind.TORCH_EXPORT):
-        raise Refusal("NotAModel", f"this is no TorchScript or torch.export program but {kind.value}")
+    if kind in WEIGHTS:
+        raise Refusal(
+            "NotAModel",
+            f"this is {kind.value}: put it into a folder with a config.yaml that names the model's class",
+        )
+    if kind not in PROGRAMS:
+        raise Refusal("NotAModel", f"this is no TorchScript, torch.export or ONNX program but {kind.value}")
     return kind
 
 

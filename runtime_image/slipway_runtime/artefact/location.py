@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
+from slipway_runtime.artefact.archive import unpack
+from slipway_runtime.artefact.description import Description
 from slipway_runtime.artefact.digest import digest_of, stream_digest
-from slipway_runtime.artefact.format import ModelKind, identify, sniff
+from slipway_runtime.artefact.format import ARCHIVES, ModelKind, identify, sniff
+from slipway_runtime.artefact.layout import describe
+from slipway_runtime.artefact.trust import Trust, verify
+from slipway_runtime.fetch.store import Store
 from slipway_runtime.refusal import ExitCode, Refusal
 
 _HEX64 = re.compile(r"[0-9a-f]{64}")
@@ -18,53 +25,106 @@ _HEX64 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Artefact:
-    """A model file whose digest was checked: ``path`` stays readable while the artefact is open."""
+    """A model whose digest was checked: ``path`` stays readable while the artefact is open.
+
+    ``signed`` says that its signature was verified, ``allow_pickle`` that it may be unpickled, ``verified``
+    that its content was told beforehand (by digest or signature), ``fetched`` that it came over the network.
+    """
 
     path: Path
     kind: ModelKind
     digest: str
+    description: Description
+    signed: bool = False
+    allow_pickle: bool = False
+    verified: bool = False
+    fetched: bool = False
 
 
-def local_path(uri: str) -> Path:
-    """The path of a ``file://`` URI or of a plain absolute path.
+def local_path(uri: str) -> Path | None:
+    """The path of a ``file://`` URI or of a plain absolute path; None for the URI of something to fetch.
 
-    Raises Refusal for other schemes: fetching is not part of this runtime yet.
+    Raises Refusal for a file URI with a host, and for what is no URI.
     """
     parts = urlsplit(uri)
     if parts.scheme == "" and uri.startswith("/"):
         return Path(uri)
+    if parts.scheme == "":
+        raise Refusal("SchemeNotSupported", "the URI has no scheme: write file:///path")
     if parts.scheme != "file":
-        scheme = parts.scheme or "none"
-        raise Refusal("SchemeNotSupported", f"URI scheme {scheme}: not supported yet by this runtime, use file://")
+        return None
     if parts.netloc not in ("", "localhost"):
         raise Refusal("SchemeNotSupported", "a file:// URI must not name a host: write file:///path")
     return Path(unquote(parts.path))
 
 
 @contextmanager
-def opened(uri: str, sha256: str) -> Iterator[Artefact]:
-    """The verified artefact at ``uri``. The digest is compared before any parser sees a byte.
+def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | None = None) -> Iterator[Artefact]:
+    """The verified artefact at ``uri``. Digest and signature are checked before any parser sees a byte.
 
     A file is hashed through a descriptor that stays open, and loaded through the same descriptor, so
     that a file put in its place between check and load is not loaded. ``sha256`` may carry the prefix
-    ``sha256:``; empty means unchecked. Raises Refusal.
+    ``sha256:``; empty means unchecked. What has to be fetched goes to ``store``. Raises Refusal.
     """
     expected = _expected_digest(sha256)
-    path = local_path(uri)
+    asked = trust or Trust()
+    local = local_path(uri)
+    place = store or Store(Path(tempfile.gettempdir()) / "slipway-models")
+    path = local or place.fetch(uri, expected)
     if path.is_dir():
         digest = digest_of(path)
-        _compare(expected, digest)
-        file = _model_file(path)
-        yield Artefact(file, identify(file), digest)
+        signed = _check(expected, digest, asked)
+        found = _of_description(describe(path), digest)
+        yield _judged(found, asked, signed, bool(expected), local is None)
         return
     if not path.is_file():
-        raise Refusal("ArtefactNotFound", "there is no model at the given URI", ExitCode.ARTEFACT_NOT_FOUND)
+        raise Refusal("ArtefactNotFound", f"there is no model at {path}", ExitCode.ARTEFACT_NOT_FOUND)
     with path.open("rb") as stream:
         digest = stream_digest(stream)
-        _compare(expected, digest)
-        held = Path(f"/proc/self/fd/{stream.fileno()}")
-        file = held if held.exists() else path
-        yield Artefact(file, identify(file), digest)
+        signed = _check(expected, digest, asked)
+        found = _of_file(stream, path, digest, place)
+        yield _judged(found, asked, signed, bool(expected), local is None)
+
+
+def _check(expected: str, digest: str, trust: Trust) -> bool:
+    _compare(expected, digest)
+    return verify(trust, digest)
+
+
+def _judged(artefact: Artefact, trust: Trust, signed: bool, expected: bool, fetched: bool) -> Artefact:
+    """Python code from elsewhere runs only if somebody said beforehand which code that is."""
+    if artefact.description.code is not None and fetched and not (signed or expected):
+        raise Refusal("ArtefactUnverified", "the model brings Python code: give its sha256 or a signature")
+    return replace(
+        artefact,
+        signed=signed,
+        allow_pickle=signed and trust.allow_pickle,
+        verified=signed or expected,
+        fetched=fetched,
+    )
+
+
+def _of_description(description: Description, digest: str) -> Artefact:
+    return Artefact(description.file, description.kind, digest, description)
+
+
+def _of_file(stream: IO[bytes], path: Path, digest: str, store: Store) -> Artefact:
+    held = Path(f"/proc/self/fd/{stream.fileno()}")
+    file = held if held.exists() else path
+    kind = sniff(file)
+    if kind in ARCHIVES:
+        folder = store.unpacked(digest)
+        if not folder.exists():
+            unpack(stream, kind, folder)
+        return _of_description(describe(_only_folder(folder)), digest)
+    kind = identify(file)
+    return Artefact(file, kind, digest, Description(kind, file))
+
+
+def _only_folder(folder: Path) -> Path:
+    """Archives often hold one folder with everything in it."""
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
 
 
 def _expected_digest(text: str) -> str:
@@ -77,17 +137,3 @@ def _expected_digest(text: str) -> str:
 def _compare(expected: str, actual: str) -> None:
     if expected and expected != actual:
         raise Refusal("DigestMismatch", f"expected sha256 {expected}, the model has sha256 {actual}")
-
-
-def _model_file(folder: Path) -> Path:
-    """The one model in a folder, known by its content."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    models = [path for path in files if sniff(path) in (ModelKind.TORCHSCRIPT, ModelKind.TORCH_EXPORT)]
-    preferred = [path for path in models if path.stem == "model"]
-    chosen = preferred if len(preferred) == 1 else models
-    if len(chosen) == 1:
-        return chosen[0]
-    names = ", ".join(path.name for path in (models or files)[:10]) or "nothing"
-    if models:
-        raise Refusal("AmbiguousModel", f"the folder holds several models ({names}); name one of them model.pt")
-    raise Refusal("NotAModel", f"the folder holds no TorchScript or torch.export program; found: {names}")

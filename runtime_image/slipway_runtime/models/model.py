@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 from slipway_runtime.tensors.tensor import Signature, Tensor
 
@@ -33,3 +33,10 @@ class Model(Protocol):
 
     def infer(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Run the model. May raise anything; OutOfMemory and DeviceLost have a meaning to the caller."""
+
+
+class Program(Model, Protocol):
+    """A model whose signature is still being settled."""
+
+    def with_signature(self, signature: Signature) -> Self:
+        """The same program under another signature (inputs in the same order)."""

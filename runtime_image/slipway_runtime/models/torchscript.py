@@ -12,8 +12,10 @@ import torch
 
 from slipway_runtime import journal
 from slipway_runtime.models.contract import align_names
+from slipway_runtime.models.precision import apply_precision
 from slipway_runtime.models.program import Call
 from slipway_runtime.refusal import Refusal
+from slipway_runtime.settings import Precision
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import TensorSpec
 
@@ -22,11 +24,12 @@ _MATRIX, _SEQUENCE_KERNEL, _IMAGE_KERNEL = 2, 3, 4
 
 
 @dataclass(frozen=True)
-class ScriptModule:
-    """A loaded TorchScript module and the names of its forward's required arguments."""
+class TorchModule:
+    """A module, the names of its forward's required arguments, and the dtype its floating inputs need."""
 
     module: Any
     argument_names: tuple[str, ...]
+    dtype: torch.dtype | None = None
 
     def call_for(self, names: Sequence[str]) -> Call:
         """A call that takes tensors in the order of ``names`` and gives them by position."""
@@ -40,7 +43,7 @@ class ScriptModule:
         return call
 
 
-def load_script(path: Path, device: torch.device, dtype: torch.dtype | None) -> ScriptModule:
+def load_script(path: Path, device: torch.device, precision: Precision) -> TorchModule:
     """Load the module, move it, freeze it where it can be frozen. Raises Refusal."""
     with warnings.catch_warnings():
         # torch.jit announces its retirement on every call; the operator of a server cannot act on it.
@@ -51,14 +54,13 @@ def load_script(path: Path, device: torch.device, dtype: torch.dtype | None) -> 
             first_line = str(error).strip().partition("\n")[0]
             raise Refusal("LoadFailed", f"torch cannot load the TorchScript program: {first_line}") from error
         module.eval()
-        if dtype is not None:
-            module.to(dtype)
+        module, dtype = apply_precision(module, precision, device, scripted=True)
         arguments = module.forward.schema.arguments[1:]
         names = tuple(one.name for one in arguments if not one.has_default_value())
         unfit = [one.name for one in arguments if one.name in names and str(one.type) != "Tensor"]
         if unfit:
             raise Refusal("UnsupportedModel", f"argument '{unfit[0]}' of forward is no tensor")
-        return ScriptModule(_frozen(module), names)
+        return TorchModule(_frozen(module), names, dtype)
 
 
 def _frozen(module: Any) -> Any:
@@ -70,17 +72,17 @@ def _frozen(module: Any) -> Any:
         return module
 
 
-def guess_inputs(script: ScriptModule) -> list[tuple[TensorSpec, ...]]:
+def guess_inputs(module: TorchModule) -> list[tuple[TensorSpec, ...]]:
     """What a module of one argument probably takes, judged by its first weights; best guess first.
 
     A guess is only for warm-up, metadata and finding out whether rows are independent. Requests of other
     shapes are still given to the model.
     """
-    if len(script.argument_names) != 1:
+    if len(module.argument_names) != 1:
         return []
-    name = script.argument_names[0]
+    name = module.argument_names[0]
     guesses: list[tuple[TensorSpec, ...]] = []
-    for weight in _weights(script.module):
+    for weight in _weights(module.module):
         size = weight.shape[1] if weight.dim() > 1 else weight.shape[0]
         if weight.dim() == _MATRIX:
             guesses.append((TensorSpec(name, Datatype.FP32, (-1, size)),))
@@ -98,6 +100,8 @@ def _weights(module: Any) -> list[torch.Tensor]:
     parameters = [one for one in module.parameters() if one.dim() > 1]
     if parameters:
         return parameters
+    if not hasattr(module, "graph"):
+        return []
     constants = [node.t("value") for node in module.graph.findAllNodes("prim::Constant") if _is_tensor(node)]
     return [one for one in constants if one.dim() > 1 and one.is_floating_point()]
 

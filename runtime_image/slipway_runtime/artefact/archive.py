@@ -1,0 +1,113 @@
+"""Unpacking zip and tar archives, member by member checked."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from slipway_runtime.artefact.format import ModelKind
+from slipway_runtime.refusal import Refusal
+
+_COPY_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """How much an archive may hold, unpacked."""
+
+    entries: int = 20_000
+    total_bytes: int = 200 * 1024**3
+    ratio: int = 200
+    """Unpacked bytes for one packed byte; weights hardly compress, bombs do. A small archive may exceed it."""
+    free_bytes: int = 64 * 1024**2
+    """Unpacked bytes to which the ratio does not apply."""
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    size: int
+    stream: IO[bytes]
+
+
+def unpack(archive: IO[bytes], kind: ModelKind, target: Path, limits: ArchiveLimits | None = None) -> None:
+    """Unpack an open zip or tar archive into ``target``, which must not exist yet.
+
+    Only files and folders are taken. Raises Refusal (ArtefactUnsafe) for absolute paths, ``..``, links,
+    devices, names that come twice, and for more or larger entries than the limits allow; then nothing is left.
+    """
+    bounds = limits or ArchiveLimits()
+    packed = archive.seek(0, 2)
+    archive.seek(0)
+    largest = min(bounds.total_bytes, max(bounds.free_bytes, packed * bounds.ratio))
+    target.mkdir(parents=True)
+    try:
+        members = _zip_members(archive) if kind is ModelKind.ZIP else _tar_members(archive)
+        with closing(members):
+            _write_all(members, target, bounds.entries, largest)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise Refusal("NotAModel", f"the archive cannot be unpacked: {type(error).__name__}") from error
+    except Refusal:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _write_all(members: Generator[_Member, None, None], target: Path, entries: int, largest: int) -> None:
+    seen: set[str] = set()
+    left = largest
+    for member in members:
+        path = target / _safe(member.name)
+        key = path.as_posix().casefold()
+        if key in seen:
+            raise Refusal("ArtefactUnsafe", "the archive holds a name twice")
+        seen.add(key)
+        if len(seen) > entries:
+            raise Refusal("ArtefactUnsafe", f"the archive holds more than {entries} entries")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            # The size in the archive's directory is a claim; only what comes out counts.
+            while chunk := member.stream.read(_COPY_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    raise Refusal("ArtefactUnsafe", f"the archive unpacks to more than {largest} bytes")
+                file.write(chunk)
+
+
+def _safe(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\x00" in name or not path.parts:
+        raise Refusal("ArtefactUnsafe", "the archive holds a path that leads out of it")
+    return path
+
+
+def _zip_members(archive: IO[bytes]) -> Generator[_Member, None, None]:
+    with zipfile.ZipFile(archive) as opened:
+        for entry in opened.infolist():
+            kind = entry.external_attr >> 28
+            if entry.is_dir():
+                _safe(entry.filename)
+                continue
+            if kind not in (0, 0o10):
+                raise Refusal("ArtefactUnsafe", "the archive holds a link or a device")
+            with opened.open(entry) as stream:
+                yield _Member(entry.filename, entry.file_size, stream)
+
+
+def _tar_members(archive: IO[bytes]) -> Generator[_Member, None, None]:
+    with tarfile.open(fileobj=archive, mode="r|*") as opened:
+        for entry in opened:
+            if entry.isdir():
+                if PurePosixPath(entry.name).parts:
+                    _safe(entry.name)
+                continue
+            stream = opened.extractfile(entry) if entry.isreg() and not entry.issparse() else None
+            if stream is None:
+                raise Refusal("ArtefactUnsafe", "the archive holds a link or a device")
+            yield _Member(entry.name, entry.size, stream)

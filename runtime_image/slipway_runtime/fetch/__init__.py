@@ -1,0 +1,1 @@
+"""Bringing models to this machine: streaming, bounded, resumable; nothing is parsed before it is verified."""

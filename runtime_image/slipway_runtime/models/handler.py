@@ -1,0 +1,153 @@
+"""Python handlers: a class in the model's folder with ``load``, ``preprocess``, ``predict``, ``postprocess``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from slipway_runtime import journal
+from slipway_runtime.artefact.location import Artefact
+from slipway_runtime.models.model import DeviceLost, OutOfMemory
+from slipway_runtime.models.settling import Contract, LoadedModel, first_that_works
+from slipway_runtime.models.source import class_in
+from slipway_runtime.models.torch_tensors import from_torch
+from slipway_runtime.refusal import Refusal
+from slipway_runtime.settings import ModelSettings
+from slipway_runtime.tensors.datatypes import Datatype
+from slipway_runtime.tensors.tensor import Signature, Tensor
+
+PLATFORM = "python"
+_NUMPY_DATATYPES = {
+    datatype.numpy: datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES)
+}
+
+
+@dataclass(frozen=True)
+class HandlerContext:
+    """What ``load`` is given."""
+
+    folder: Path
+    """The model's folder."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    precision: str
+    """fp32, fp16, bf16 or int8: for the handler to honour."""
+    model_name: str
+    model_version: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """``arguments`` of config.yaml."""
+
+
+@dataclass(frozen=True)
+class HandlerProgram:
+    """A handler as a model. Arrays go in by name; arrays or torch tensors come out by name."""
+
+    handler: Any
+    signature: Signature
+    on_accelerator: bool
+    platform: str = PLATFORM
+
+    def with_signature(self, signature: Signature) -> HandlerProgram:
+        """The same handler under another signature."""
+        return replace(self, signature=signature)
+
+    def infer(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """preprocess, predict, postprocess. Raises what they raise, and TypeError for an answer of the wrong kind."""
+        value: Any = {tensor.name: tensor.array for tensor in inputs}
+        try:
+            with torch.inference_mode():
+                for stage in ("preprocess", "predict", "postprocess"):
+                    step = getattr(self.handler, stage, None)
+                    value = value if step is None else step(value)
+                return self._answer(value)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(str(error)) from error
+        except RuntimeError as error:
+            if "device-side assert" in str(error) or "illegal memory access" in str(error):
+                raise DeviceLost(str(error)) from error
+            raise
+
+    def _answer(self, value: Any) -> tuple[Tensor, ...]:
+        wanted = self.signature.outputs
+        if not isinstance(value, Mapping):
+            if len(wanted) != 1:
+                raise TypeError(f"the handler gave {type(value).__name__}, not a dict of its outputs by name")
+            value = {wanted[0].name: value}
+        missing = [spec.name for spec in wanted if spec.name not in value]
+        if missing:
+            raise TypeError(f"the handler gave no output '{missing[0]}'")
+        return tuple(_tensor(spec.name, spec.datatype, value[spec.name]) for spec in wanted)
+
+
+def _tensor(name: str, datatype: Datatype, value: Any) -> Tensor:
+    if isinstance(value, torch.Tensor):
+        return from_torch(name, value)
+    if datatype is Datatype.BYTES:
+        array = np.asarray(value, dtype=object)
+        items = [one if isinstance(one, bytes) else str(one).encode() for one in array.reshape(-1)]
+        encoded = np.empty(len(items), dtype=object)
+        encoded[:] = items
+        return Tensor(name, datatype, encoded.reshape(array.shape))
+    array = np.asarray(value)
+    if datatype is Datatype.BF16 and array.dtype == datatype.numpy:
+        return Tensor(name, datatype, array)
+    found = _NUMPY_DATATYPES.get(array.dtype)
+    if found is not datatype:
+        raise TypeError(f"output '{name}' is of {array.dtype}, declared is {datatype}")
+    return Tensor(name, datatype, np.ascontiguousarray(array))
+
+
+def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract, device: torch.device) -> LoadedModel:
+    """An instance of the handler, loaded and probed. Raises Refusal."""
+    description = artefact.description
+    if description.code is None or description.root is None:
+        raise Refusal("NotAModel", "a Python handler lies in a folder with a config.yaml that names it")
+    if not contract.inputs or not contract.outputs:
+        raise Refusal(
+            "ContractMissing", "a Python handler needs its inputs and outputs declared, in config.yaml or here"
+        )
+    found = class_in(description.code, lambda one: callable(getattr(one, "predict", None)), "handler with predict")
+    context = HandlerContext(
+        folder=description.root,
+        device=device.type,
+        precision=settings.precision.value,
+        model_name=settings.name,
+        model_version=settings.version,
+        arguments=description.arguments,
+    )
+    try:
+        handler = found()
+        if hasattr(handler, "load"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                handler.load(context)
+    except Exception as error:
+        text = f"{found.__name__}.load: {type(error).__name__}: {str(error)[:500]}"
+        raise Refusal("LoadFailed", text) from error
+    signature = Signature(contract.inputs, contract.outputs, batched=False)
+    return _settled(HandlerProgram(handler, signature, device.type != "cpu"))
+
+
+def _settled(program: HandlerProgram) -> LoadedModel:
+    """A handler may refuse made-up inputs (texts, images): then it is served one request at a time."""
+    signature = program.signature
+    seen = first_that_works(program, signature.inputs)
+    if seen is None:
+        text = "the handler takes no made-up input: give goldens to warm it up; requests are not batched"
+        journal.record("handler-not-probed", "warning", text=text)
+        return LoadedModel(program, None)
+    observation, free = seen
+    for spec, actual in zip(signature.outputs, observation.outputs, strict=True):
+        if len(spec.shape) != len(actual.shape):
+            raise Refusal(
+                "ContractMismatch",
+                f"output '{spec.name}': declared shape {list(spec.shape)}, the handler gives {list(actual.shape)}",
+            )
+    batched = observation.row_wise and all(spec.shape[:1] == (-1,) for spec in signature.outputs)
+    return LoadedModel(program.with_signature(replace(signature, batched=batched)), free)
