@@ -35,6 +35,8 @@ class FakePrometheus:
 
     series: list[Series] = field(default_factory=list)
     down: list[dict[str, str]] = field(default_factory=list)
+    gateway: float | None = None
+    """Requests per second that the mesh counts for the Service."""
     status: int = 200
     body: bytes | None = None
     """Answered instead, if set."""
@@ -53,6 +55,10 @@ class FakePrometheus:
         if query.startswith("up{"):
             found: list[Any] = [{"metric": labels, "value": [now, "0"]} for labels in self.down]
             return self._wrapped("vector", found)
+        if query.startswith("sum by"):
+            names = {"destination_service_namespace": "nlp", "destination_service_name": "sentiment"}
+            sent = [{"metric": names, "value": [now, written(self.gateway)]}] if self.gateway is not None else []
+            return self._wrapped("vector", sent)
         if query in self.values:
             found = [{"metric": {"n": str(n)}, "value": [now, value]} for n, value in enumerate(self.values[query])]
             return self._wrapped("vector", found)

@@ -105,7 +105,7 @@ class RevisionMetrics:
 
     revision: str
     arrivals: Sample = MISSING
-    """Served requests per second, whatever their code."""
+    """Requests per second that came to the servers, whatever became of them."""
     error_rate: Sample = MISSING
     """Share of requests answered with 5xx, over the rate window."""
     latency_p99: Sample = MISSING
@@ -146,6 +146,8 @@ class MetricsView:
     scrape_interval: float = 15.0
     """Seconds between scrapes, as seen in the raw samples or configured."""
     revisions: Mapping[str, RevisionMetrics] = field(default_factory=dict)
+    gateway: Sample = MISSING
+    """Requests per second that the mesh's clients send to the Service, answered or not; a lower bound of demand."""
     queries: Mapping[str, Sample] = field(default_factory=dict)
     """Values of the user's own expressions, by their text as Prometheus was asked."""
 

@@ -10,9 +10,10 @@ from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, S
 from slipway.api.timestamps import whole_second
 from slipway.metrics.traces import Trace, finite
 
-__all__ = ["BUCKETS", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
+__all__ = ["BUCKETS", "IN_FLIGHT", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
 
 REQUESTS = "slipway_requests_total"
+IN_FLIGHT = "slipway_requests_in_flight"
 BUCKETS = "slipway_request_duration_seconds_bucket"
 SHADOWS = "slipway_shadow_comparisons_total"
 
@@ -105,8 +106,8 @@ class PodMetrics:
         value = sum(trace.newest[1] for trace in traces)
         if pace.now - at > pace.patience:
             return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} was last scraped at {whole_second(at)}")
-        if not math.isfinite(value):
-            return Sample(0.0, Quality.INVALID, at, f"{self.pod}: {name} is {value}")
+        if not math.isfinite(value) or any(trace.newest[1] < 0 for trace in traces):
+            return Sample(0.0, Quality.INVALID, at, f"{self.pod}: {name} is {value:g}")
         return Sample(value, Quality.OK, at)
 
     def gained(self, name: str, pace: Pace) -> Sample:
@@ -118,8 +119,8 @@ class PodMetrics:
         if span is None:
             return Sample(0.0, Quality.MISSING, self.scrapes[-1], f"{self.pod} was scraped only once so far")
         traces = tuple(self.named(name))
-        if any(not math.isfinite(trace.newest[1]) for trace in traces):
-            return Sample(0.0, Quality.INVALID, span[1], f"{self.pod}: {name} is no number")
+        if any(not math.isfinite(trace.newest[1]) or trace.newest[1] < 0 for trace in traces):
+            return Sample(0.0, Quality.INVALID, span[1], f"{self.pod}: {name} is no number that a counter can have")
         amount = sum(increase.amount for trace in traces for increase in self.within(trace, pace))
         return Sample(amount, Quality.OK, span[1])
 
@@ -129,6 +130,22 @@ class PodMetrics:
         if not gained.ok or span is None:
             return gained
         return Sample(gained.value / (span[1] - span[0]), Quality.OK, gained.at)
+
+    def arrivals(self, pace: Pace) -> Sample:
+        """Requests that came per second: those that ended, and what more are in flight than at the beginning.
+
+        Under overload a server ends no more than it can, while its queue grows: counting ends alone would hide demand.
+        """
+        ended, span = self.rate(REQUESTS, pace), self.span(pace)
+        if not ended.ok or span is None:
+            return ended
+        grown = 0.0
+        for trace in self.named(IN_FLIGHT):
+            samples = finite(trace.samples)
+            before = bisect_right(samples, (span[0], math.inf)) - 1
+            if samples and before >= 0:
+                grown += samples[-1][1] - samples[before][1]
+        return Sample(max(0.0, ended.value + grown / (span[1] - span[0])), Quality.OK, ended.at)
 
     def within(self, trace: Trace, pace: Pace) -> Iterator[Increase]:
         """A counter's increases within the rate window."""

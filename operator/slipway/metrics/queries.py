@@ -4,7 +4,7 @@ Range selectors answer with the scrapes themselves and their times. So nothing i
 instant queries cannot pass an old sample off as a present one.
 """
 
-__all__ = ["DOWN", "GPU_RANGE", "gpu_query", "server_queries"]
+__all__ = ["DOWN", "GPU_RANGE", "gateway_query", "gpu_query", "server_queries"]
 
 DOWN = 'up{pod!="",namespace!=""} == 0'
 """Targets that are known and do not answer; a target that is gone is not among them."""
@@ -28,6 +28,14 @@ def server_queries(evidence_range: float) -> tuple[str, ...]:
         'slipway_requests_total{shadow!="true"}' + reach,
         'slipway_request_duration_seconds_bucket{shadow!="true"}' + reach,
         f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total|slipway_shadow_comparisons_total"}}' + reach,
+    )
+
+
+def gateway_query(rate_window: float) -> str:
+    """The query for what the mesh's clients and gateways send to each Service, rejected and unanswered requests too."""
+    return (
+        "sum by (destination_service_namespace, destination_service_name) "
+        f'(rate(istio_requests_total{{reporter="source"}}[{round(rate_window)}s]))'
     )
 
 

@@ -7,7 +7,7 @@ from slipway.api.samples import MISSING, Quality, RevisionMetrics, Sample
 from slipway.api.timestamps import whole_second
 from slipway.metrics.gpu import PodGpu
 from slipway.metrics.merging import largest, mean, merge, total
-from slipway.metrics.pods import BUCKETS, REQUESTS, Pace, PodMetrics, bucket_bound
+from slipway.metrics.pods import BUCKETS, IN_FLIGHT, REQUESTS, Pace, PodMetrics, bucket_bound
 from slipway.metrics.quantiles import quantile
 
 __all__ = ["revision_metrics"]
@@ -39,10 +39,10 @@ def revision_metrics(
     source, utilization = _utilization(fresh, gpus, silent, pace)
     return replace(
         evidence,
-        arrivals=merge((pod.rate(REQUESTS, pace) for pod in fresh), total, silent),
+        arrivals=merge((pod.arrivals(pace) for pod in fresh), total, silent),
         error_rate=_error_rate(fresh, silent, pace),
         latency_p99=_p99(fresh, silent, pace),
-        in_flight=merge((pod.gauge("slipway_requests_in_flight", pace) for pod in fresh), total, silent),
+        in_flight=merge((pod.gauge(IN_FLIGHT, pace) for pod in fresh), total, silent),
         queue_depth=merge((pod.gauge("slipway_queue_depth", pace) for pod in fresh), total, silent),
         queue_time=_queue_time(fresh, silent, pace),
         gpu_utilization=utilization,

@@ -1,11 +1,12 @@
 """One reading of Prometheus for all ModelDeployments."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from slipway.api.samples import MetricsView, RevisionMetrics, Sample
+from slipway.api.samples import MISSING, MetricsView, Quality, RevisionMetrics, Sample
 from slipway.metrics.gpu import PodGpu, attribute
 from slipway.metrics.pods import Pace, PodKey, PodMetrics
 from slipway.metrics.revision import revision_metrics
@@ -26,6 +27,8 @@ class Snapshot:
     """Seconds between scrapes that are assumed where none have been seen."""
     views: Mapping[tuple[str, str], MetricsView] = field(default_factory=dict)
     """By namespace and model."""
+    gateway: Mapping[tuple[str, str], Sample] = field(default_factory=dict)
+    """What the mesh sends to Services, by namespace and name, in requests per second."""
     queries: Mapping[str, Sample] = field(default_factory=dict)
     """Values of the users' own expressions, by their text."""
 
@@ -33,7 +36,7 @@ class Snapshot:
         """The metrics of a ModelDeployment; without revisions where Prometheus knows none of its pods."""
         known = self.views.get((namespace, model))
         view = known or MetricsView(self.at, self.available, self.error, self.scrape_interval)
-        return replace(view, queries=self.queries) if self.queries else view
+        return replace(view, queries=self.queries, gateway=self.gateway.get((namespace, model), MISSING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Answers:
     servers: tuple[Any, ...]
     gpus: Any
     down: Any
+    gateway: Any = ()
 
 
 def read_answers(answers: Answers, now: float, rate_window: float, scrape_interval: float) -> Snapshot:
@@ -62,7 +66,18 @@ def read_answers(answers: Answers, now: float, rate_window: float, scrape_interv
             for revision in sorted({key.revision for key in members})
         }
         views[namespace, model] = MetricsView(now, True, "", interval, revisions)
-    return Snapshot(now, True, "", scrape_interval, views)
+    return Snapshot(now, True, "", scrape_interval, views, _gateway(answers.gateway))
+
+
+def _gateway(answer: Any) -> dict[tuple[str, str], Sample]:
+    """Requests per second by namespace and name of the Service; what is no rate is left out."""
+    found = {}
+    for trace in parse(answer):
+        at, rate = trace.newest
+        name = trace.labels.get("destination_service_name", "")
+        if math.isfinite(rate) and rate >= 0:
+            found[trace.labels.get("destination_service_namespace", ""), name] = Sample(rate, Quality.OK, at)
+    return found
 
 
 def _revision(

@@ -10,7 +10,7 @@ from requests import RequestException, Timeout, exceptions
 from urllib3.util.retry import Retry
 
 from slipway.metrics.custom import CustomQueries
-from slipway.metrics.queries import DOWN, gpu_query, server_queries
+from slipway.metrics.queries import DOWN, gateway_query, gpu_query, server_queries
 from slipway.metrics.snapshot import Answers, Snapshot, read_answers
 from slipway.metrics.traces import AnswerError
 
@@ -20,7 +20,7 @@ LONGEST_ERROR = 300
 
 
 class PrometheusSource:
-    """Reads Prometheus: six queries per snapshot, however many ModelDeployments there are, and one for each expression
+    """Reads Prometheus: seven queries per snapshot, however many ModelDeployments there are, and one per expression
     that a user has written into a check.
 
     Times are in seconds. ``rate_window`` is what rates are taken over, ``evidence_range`` how far raw scrapes reach
@@ -80,7 +80,8 @@ class PrometheusSource:
             raise AnswerError("the previous snapshot is still being read")
         try:
             servers = tuple(self._ask(query, now) for query in self._queries)
-            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now))
+            gateway = self._ask(gateway_query(self._rate_window), now)
+            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now), gateway)
             return read_answers(answers, now, self._rate_window, self._scrape_interval)
         finally:
             self._reading.release()

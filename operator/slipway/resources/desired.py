@@ -46,7 +46,7 @@ def desired(
             continue
         objects.append(deployment(identity, spec, entry, revisions[entry.revision], options))
         objects.append(disruption_budget(identity, entry))
-        if spec.autoscaling.mode is ScalingMode.HPA and entry.role in (Role.STABLE, Role.CANDIDATE):
+        if spec.autoscaling.mode is ScalingMode.HPA and entry.role not in (Role.PREVIOUS, Role.RETIRING):
             objects.append(horizontal_pod_autoscaler(identity, spec, status, entry))
     objects += provider.routes(identity, spec, status.versions, options)
     objects += shadow_objects(identity, spec, status, options, objects)

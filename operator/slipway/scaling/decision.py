@@ -7,6 +7,7 @@ from slipway.api.autoscaling import ScalingMode, ScalingStrategy
 from slipway.api.status import DemandTrend, Role, ScalingDecision, VersionStatus
 from slipway.api.timestamps import format_time
 from slipway.scaling.capacity import whole
+from slipway.scaling.coverage import covered
 from slipway.scaling.demand import demand_of
 from slipway.scaling.fleet import fleet_of
 from slipway.scaling.limits import Bounds, Step, step
@@ -43,6 +44,7 @@ def decide(request: ScalingRequest) -> ScalingResult:
 
 
 def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
+    request = covered(request)
     slow = slow_start(entry.cold_start)
     fleet = fleet_of(request.view, entry.replicas, slow, request.now)
     demand = demand_of(request, slow)

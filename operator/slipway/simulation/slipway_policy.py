@@ -35,7 +35,7 @@ class SlipwayPolicy:
         now = self.epoch + plant.now
         status = self._status or _status(plant.wanted)
         observed = _observed(plant, self.epoch)
-        sizing = scale(self.spec, status, observed, _metrics(plant, scrapes, self.epoch), {}, now)
+        sizing = scale(self.spec, status, observed, _metrics(plant, scrapes, self.epoch), floors={}, caps={}, now=now)
         known = len(status.scaling)
         fresh = sizing.status.scaling[known:] if known < len(sizing.status.scaling) else sizing.status.scaling[-1:]
         if sizing.status.scaling != status.scaling:
