@@ -264,6 +264,41 @@ async def test_a_foreign_edit_of_the_weights_is_repaired_and_reported():
     assert 'slipway_operator_drift_repairs_total{kind="VirtualService",result="repaired"} 1.0' in metrics
 
 
+async def test_a_rival_that_undoes_every_repair_is_given_up_on_and_named_in_status():
+    """Research cases T59, T60: no hot loop, and the other field manager is told."""
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    for number in range(9):
+        route = world.api.get("virtualservices", *KEY)
+        edited = {**route, "spec": {**route["spec"], "http": []}}
+        edited["metadata"] = {**route["metadata"], "managedFields": [{"manager": "rival", "time": f"2026-{number}"}]}
+        world.api.put(edited)
+        outcome = await world.reconcile()
+        world.now += 1
+    assert outcome.requeue_after is not None
+    assert len([event for event in world.events if event.reason == "DriftRepaired"]) == 5
+    assert len([event for event in world.events if event.reason == "DriftFight"]) == 1
+    (told,) = [item for item in world.status["conditions"] if item["type"] == "TrafficApplied"]
+    assert (told["status"], told["reason"]) == ("False", "DriftFight")
+    assert "rival" in told["message"]
+
+
+async def test_fields_of_others_that_contradict_nothing_are_left_alone():
+    """Research case T61: nothing that we do not write is dropped or fought over."""
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    route = world.api.get("virtualservices", *KEY)
+    theirs = {**route["spec"], "exportTo": ["nlp"]}
+    annotations = route["metadata"]["annotations"] | {"team": "nlp"}
+    world.api.put({**route, "spec": theirs, "metadata": {**route["metadata"], "annotations": annotations}})
+    await world.settle()
+    assert world.api.get("virtualservices", *KEY)["spec"]["exportTo"] == ["nlp"]
+    assert world.api.get("virtualservices", *KEY)["metadata"]["annotations"]["team"] == "nlp"
+    assert [event for event in world.events if event.reason.startswith("Drift")] == []
+
+
 async def test_a_refused_deployment_shows_in_status():
     world = World()
     bad = status(422, "Invalid", "spec.template.spec.containers[0].image: Required value")

@@ -250,7 +250,8 @@ def _refusal(place: Place, error: ApiError) -> str:
 def _next_look(decision: DecisionView, observed: Observed, applied: Applied) -> float | None:
     """Seconds until the next reconcile: what the decision asks for, sooner when something stands in the way."""
     looks = [decision.requeue_after] if decision.requeue_after is not None else []
-    if applied.done:
+    if applied.done or any(drift.given_up and not drift.known for drift in applied.drifts):
+        # A fight shows in status from the next look on.
         looks.append(LOOK_AGAIN)
     if applied.waiting:
         looks.append(WAIT_FOR_DELETION)
