@@ -95,6 +95,17 @@ async def test_an_object_of_our_name_that_is_not_ours_stops_everything(world):
     assert world.writes() == []
 
 
+async def test_a_deployment_that_is_not_ours_is_passed_over(world):
+    foreign = wanted("Deployment", "d")
+    foreign["metadata"]["ownerReferences"] = []
+    foreign["metadata"]["labels"] = {}
+    world.api.put(foreign)
+    applied = await world.apply(wanted("Deployment", "d"), wanted())
+    assert applied.conflict is not None
+    assert applied.conflict.key == Key("ns", "d")
+    assert [step.kind for step in applied.done] == [SERVICE]
+
+
 async def test_an_object_of_another_controller_is_a_conflict(world):
     foreign = wanted()
     foreign["metadata"]["ownerReferences"][0] |= {"kind": "Canary", "name": "c", "uid": "u", "apiVersion": "f/v1"}

@@ -4,8 +4,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
 from slipway.api.observed import Definition, Observed, PodView, ProbeView, RevisionView
-from slipway.api.revisions import Revision, revision_from_definition
+from slipway.api.revisions import Revision, revision_from_definition, revision_of
 from slipway.api.traffic import Provider
+from slipway.api.validation import validate
 from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.pods import pod_view, replica_failure, stored_definition
@@ -13,7 +14,7 @@ from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
 from slipway.kube.drift import Place
-from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, VIRTUAL_SERVICE
+from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, VIRTUAL_SERVICE
 from slipway.kube.metadata import Key, controller, is_ours, is_predecessors, key_of, label, uid_of
 from slipway.resources.identity import REVISION_LABEL, VERSION_LABEL
 
@@ -158,9 +159,10 @@ class Observer:
         place = self._remarks.conflicts.get(key)
         if place is not None:
             text = await self._still_foreign(place, key, uid)
-            if text:
+            if text and not _is_past(place, raw):
                 return text
-            del self._remarks.conflicts[key]
+            if not text:
+                del self._remarks.conflicts[key]
         return self._claim(key, uid, (raw.get("spec") or {}).get("traffic") or {}, provider)
 
     def _claim(self, key: Key, uid: str, traffic: Mapping[str, Any], provider: Provider) -> str:
@@ -188,6 +190,15 @@ class Observer:
         owner = controller(obj)
         whose = f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
         return f"{kind.name} {where.name} exists and {whose}; it is left untouched: delete it, or rename one of the two"
+
+
+def _is_past(place: Place, raw: Mapping[str, Any]) -> bool:
+    """Whether the object stands in the way of a revision only that is not served any more: nobody waits for it."""
+    kind, where = place
+    spec = validate(raw).spec
+    if kind not in (DEPLOYMENT, POD_DISRUPTION_BUDGET) or spec is None:
+        return False
+    return where.name != revision_of(key_of(raw).name, raw["spec"], spec.served).name
 
 
 def _strings(value: Any) -> list[str]:

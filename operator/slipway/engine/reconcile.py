@@ -182,13 +182,14 @@ class Reconciler:
             return Outcome("conflict")
         if written is not None:
             self._cache.put(MODEL_DEPLOYMENT, written)
-        applied, refusals = Applied(), list[str]()
+        applied, refusals, before = Applied(), list[str](), self._remarks.conflicts.get(key)
         if decision.apply and decision.spec is not None:
             wanted = self._wanted(raw, decision, observed)
             applied = await self._applier.apply(Owner(key, uid_of(raw)), wanted, now, decision.lost)
             refusals = self._remember(key, applied)
         self._emit(raw, written, decision, applied, refusals, now)
-        return Outcome("ok", _next_look(decision, observed, applied))
+        news = self._remarks.conflicts.get(key) not in (None, before)
+        return Outcome("ok", _next_look(decision, observed, applied, news=news))
 
     def _wanted(
         self, raw: Mapping[str, Any], decision: DecisionView, observed: Observed
@@ -247,15 +248,18 @@ def _refusal(place: Place, error: ApiError) -> str:
     return f"the API server refuses {kind.name} {key.name}: {error}"
 
 
-def _next_look(decision: DecisionView, observed: Observed, applied: Applied) -> float | None:
-    """Seconds until the next reconcile: what the decision asks for, sooner when something stands in the way."""
+def _next_look(decision: DecisionView, observed: Observed, applied: Applied, *, news: bool) -> float | None:
+    """Seconds until the next reconcile: what the decision asks for, sooner when something stands in the way.
+
+    ``news`` says that a conflict was met that status does not speak of yet.
+    """
     looks = [decision.requeue_after] if decision.requeue_after is not None else []
     if applied.done or any(drift.given_up and not drift.known for drift in applied.drifts):
         # A fight shows in status from the next look on.
         looks.append(LOOK_AGAIN)
     if applied.waiting:
         looks.append(WAIT_FOR_DELETION)
-    if applied.conflict is not None:
+    if news:
         looks.append(0.0)
     if observed.conflict or applied.refused or any(drift.given_up for drift in applied.drifts):
         looks.append(BLOCKED_LOOK)

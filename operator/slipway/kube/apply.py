@@ -30,7 +30,8 @@ __all__ = ["Applied", "Applier", "Operation", "Owner", "Step", "plan"]
 Object = Mapping[str, Any]
 
 _INDEPENDENT = frozenset({DEPLOYMENT, POD_DISRUPTION_BUDGET, CONFIG_MAP})
-"""Kinds whose refusal does not stop what comes after: no weight depends on them but through what is observed."""
+"""Kinds whose refusal or conflict does not stop what comes after: no weight depends on them but through what is
+observed."""
 
 REFUSAL_HOLDS = 15.0
 """Seconds before an object that was refused is offered again unchanged."""
@@ -83,7 +84,8 @@ class Applied:
     refused: dict[Place, ApiError] = field(default_factory=dict)
     """Objects that the API server would not take: invalid, forbidden, or of a kind that it does not know."""
     conflict: Step | None = None
-    """An object of our name that is not ours; then nothing was done."""
+    """An object of our name that is not ours. One of a kind that others do not wait for was passed over; any other
+    means that nothing was done."""
     waiting: bool = False
     """Whether an object has to disappear first."""
 
@@ -170,9 +172,7 @@ class Applier:
         self.ledger = ledger or DriftLedger()
         self._refusals: dict[Place, _Refusal] = {}
 
-    async def apply(
-        self, owner: Owner, wanted: Sequence[Object], now: float, spared: Collection[str] = ()
-    ) -> Applied:
+    async def apply(self, owner: Owner, wanted: Sequence[Object], now: float, spared: Collection[str] = ()) -> Applied:
         """Bring the children of ``owner`` to what is wanted; ``now`` is in seconds since the epoch.
 
         Children by a name in ``spared`` are not deleted, though they are not wanted.
@@ -184,9 +184,11 @@ class Applier:
         owned = [obj for kind in CHILDREN for obj in self._cache.owned(kind, owner.key)]
         steps = plan(owner, wanted, live, owned, spared)
         applied = Applied()
-        for step in steps:
-            if step.operation is Operation.CONFLICT:
-                applied.conflict = step
+        conflicts = [step for step in steps if step.operation is Operation.CONFLICT]
+        if conflicts:
+            conflicts.sort(key=lambda step: step.kind in _INDEPENDENT)
+            applied.conflict = conflicts[0]
+            if applied.conflict.kind not in _INDEPENDENT:
                 return applied
         for step in steps:
             if not await self._carry_out(step, applied, now):
@@ -224,6 +226,8 @@ class Applier:
         match step.operation:
             case Operation.KEEP:
                 self.ledger.settled(step.kind, step.key)
+                return True
+            case Operation.CONFLICT:
                 return True
             case Operation.WAIT:
                 applied.waiting = True
