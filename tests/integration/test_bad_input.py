@@ -105,6 +105,8 @@ async def test_a_first_version_that_is_no_model_stalls_and_says_why(bench):
 
 async def test_a_host_that_another_virtual_service_owns(served):
     host = "models.example.com"
+    await served.apply(served.declare("m", served.version("v1"), serve="v1"))
+    await served.serving("m")
     code, text = await served.kubectl("apply", "-f", "-", stdin=json.dumps(virtual_service(host)))
     assert code == 0, text
     await served.patch("m", {"traffic": {"hosts": [host]}})

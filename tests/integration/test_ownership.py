@@ -1,0 +1,124 @@
+"""What is ours is kept as wanted, what is not ours is left alone, and at rest nothing is written."""
+
+import asyncio
+
+import pytest
+from slipway.api.revisions import revision_of
+
+from e2e.sandbox.controllers.client import DEPLOYMENTS, EVENTS, MERGE_PATCH, PODS
+from tests.integration.bench import MODEL_DEPLOYMENTS, VIRTUAL_SERVICES, condition, failures
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
+
+REPAIR_SECONDS = 10.0
+REST_SECONDS = 20.0
+
+
+async def test_foreign_edits_are_repaired_within_seconds(bench):
+    await bench.apply(bench.declare("m"))
+    await bench.serving("m")
+    wanted = (await bench.get(VIRTUAL_SERVICES, "m"))["spec"]
+    path = VIRTUAL_SERVICES.path(bench.namespace, "m")
+    elsewhere = {"spec": {"http": [{"name": "default", "route": [{"destination": {"host": "elsewhere"}}]}]}}
+    await bench.client.request("PATCH", path, elsewhere, params={"fieldManager": "vim"}, content_type=MERGE_PATCH)
+
+    async def repaired():
+        return (await bench.get(VIRTUAL_SERVICES, "m"))["spec"] == wanted
+
+    await bench.eventually("the VirtualService is as before", repaired, REPAIR_SECONDS)
+
+    async def told():
+        return [event for event in await bench.items(EVENTS) if event["reason"] == "DriftRepaired"]
+
+    (event,) = await bench.eventually("an event", told)
+    assert "VirtualService m was changed by field manager 'vim' at spec.http" in event["message"]
+
+    before = (await bench.get(VIRTUAL_SERVICES, "m"))["metadata"]["uid"]
+    await bench.delete(VIRTUAL_SERVICES, "m")
+
+    async def back():
+        found = await bench.get(VIRTUAL_SERVICES, "m")
+        return found["metadata"]["uid"] != before and found["spec"] == wanted
+
+    await bench.eventually("the VirtualService is back", back, REPAIR_SECONDS)
+    await bench.serving("m")
+
+
+async def test_a_deployment_of_our_name_that_is_not_ours_is_left_alone(bench):
+    obj = bench.declare("m", bench.version("v1"), bench.version("v2", "good-2"), serve="v1")
+    await bench.apply(obj)
+    await bench.serving("m")
+    name = revision_of("m", obj["spec"], "v2").name
+    foreign = await bench.client.create(DEPLOYMENTS, deployment(name, bench.namespace))
+    async with bench.load("m") as answers:
+        await bench.patch("m", {"serve": "v2"})
+        status = await bench.until("m", "the conflict", lambda s: condition(s, "Stalled")["reason"] == "Conflict")
+        assert condition(status, "Stalled")["message"] == (
+            f"Deployment {name} exists and was not made by Slipway; it is left untouched: "
+            "delete it, or rename one of the two"
+        )
+        assert (status["phase"], status["stable"]) == ("Stalled", "v1")
+        found = await bench.get(DEPLOYMENTS, name)
+        assert found["spec"] == foreign["spec"]
+        assert found["metadata"].get("labels") == foreign["metadata"].get("labels")
+        assert "ownerReferences" not in found["metadata"]
+        await bench.patch("m", {"serve": "v1"})
+        await bench.serving("m", "v1")
+    assert failures(answers) == []
+    assert {answer.version for answer in answers} == {"v1"}
+    assert (await bench.get(DEPLOYMENTS, name))["metadata"]["uid"] == foreign["metadata"]["uid"]
+
+
+def deployment(name, namespace):
+    """Somebody else's, without pods."""
+    labels = {"app": "other"}
+    container = {"name": "server", "image": "sandbox-echo"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+async def test_another_default_image_restarts_no_pod_and_rest_is_silence(bench, operator):
+    """An upgraded operator with another default for the image keeps what runs; then nothing is written for a while."""
+    await bench.apply(bench.declare("m"))
+    await bench.serving("m")
+    pods = {pod["metadata"]["uid"] for pod in await bench.items(PODS)}
+    (before,) = await bench.items(DEPLOYMENTS)
+    await operator.restart("--runtime-image", "slipway-runtime:9.9.9")
+    await bench.patch("m", {"rollout": {"keepPrevious": "3s"}})
+    await bench.until("m", "the new operator has looked", lambda s: s["observedGeneration"] == 2)
+    await bench.serving("m")
+    (found,) = await bench.items(DEPLOYMENTS)
+    assert found["spec"]["template"] == before["spec"]["template"]
+    assert {pod["metadata"]["uid"] for pod in await bench.items(PODS)} == pods
+    await operator.restart()
+
+    async def alone():
+        everywhere = await bench.client.list_all(MODEL_DEPLOYMENTS)
+        return len(everywhere["items"]) == 1
+
+    await bench.eventually("the objects of other tests are gone", alone)
+    await bench.patch("m", {"rollout": {"keepPrevious": "4s"}})
+    await bench.until("m", "the operator is back", lambda s: s["observedGeneration"] == 3)
+    settled = await settled_writes(operator)
+    objects = [await bench.items(kind) for kind in (MODEL_DEPLOYMENTS, DEPLOYMENTS, VIRTUAL_SERVICES)]
+    await asyncio.sleep(REST_SECONDS)
+    assert await operator.writes() == settled
+    assert [await bench.items(kind) for kind in (MODEL_DEPLOYMENTS, DEPLOYMENTS, VIRTUAL_SERVICES)] == objects
+
+
+async def settled_writes(operator, quiet=5.0):
+    """The number of writes once there was none for some seconds: what a start has to say is said then."""
+    async with asyncio.timeout(60):
+        while True:
+            before = await operator.writes()
+            await asyncio.sleep(quiet)
+            if await operator.writes() == before:
+                return before
