@@ -56,8 +56,8 @@ class FakePrometheus:
             found: list[Any] = [{"metric": labels, "value": [now, "0"]} for labels in self.down]
             return self._wrapped("vector", found)
         if query.startswith("sum by"):
-            names = {"destination_service_namespace": "nlp", "destination_service_name": "sentiment"}
-            sent = [{"metric": names, "value": [now, written(self.gateway)]}] if self.gateway is not None else []
+            service = {"destination_service_namespace": "nlp", "destination_service_name": "sentiment"}
+            sent = [{"metric": service, "value": [now, written(self.gateway)]}] if self.gateway is not None else []
             return self._wrapped("vector", sent)
         if query in self.values:
             found = [{"metric": {"n": str(n)}, "value": [now, value]} for n, value in enumerate(self.values[query])]

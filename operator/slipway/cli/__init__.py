@@ -50,7 +50,8 @@ def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
 
         add_simulation(simulator)
     _named(commands, "status", "show what is served, where a rollout stands and how many replicas there are")
-    _named(commands, "explain", "say why: conditions, the evidence of each check, the last scaling decisions")
+    explain = _named(commands, "explain", "say why: conditions, evidence, scaling decisions, a test of the metrics")
+    explain.add_argument("--prometheus-url", default="", help="Prometheus as it is reached from here, for the test")
     _add_actions(commands)
     return parser
 
@@ -117,7 +118,7 @@ def _run(parsed: argparse.Namespace) -> int:
         case "status" | "explain":
             from slipway.cli.show import show
 
-            return show(parsed.command, parsed.namespace, parsed.name)
+            return show(parsed.command, parsed.namespace, parsed.name, getattr(parsed, "prometheus_url", ""))
         case "promote":
             return _act(Verb.PROMOTE_FULL if parsed.full else Verb.PROMOTE, parsed)
         case other:

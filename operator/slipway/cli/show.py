@@ -1,42 +1,153 @@
-"""``slipway status`` and ``slipway explain``: read one object and put it into words."""
+"""``slipway status``, ``explain`` and ``history``: read objects and put them into words."""
 
 import asyncio
+import json
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
 from slipway.api.errors import SlipwayError
+from slipway.api.schema import PlainDumper
 from slipway.api.status import ModelDeploymentStatus
 from slipway.cli.cluster import connected, current_namespace
+from slipway.cli.columns import ago, table
 from slipway.cli.explanation import explain_lines
-from slipway.cli.overview import overview_lines
+from slipway.cli.overview import SUMMARY_HEAD, outlook_of, overview_lines, summary_row
+from slipway.cli.terminal import Screen
+from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 
-__all__ = ["show", "text_of"]
+__all__ = ["View", "show", "summary_of", "text_of", "watch", "written"]
+
+PERIOD = 1.0
+"""Seconds between two looks of ``--watch``."""
 
 
-def show(what: str, namespace: str, name: str) -> int:
-    """Print the overview (``status``) or the explanation (``explain``) of an object; returns the exit status."""
-    obj = asyncio.run(_read(namespace, name))
-    print(text_of(what, obj, time.time()))
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is to be shown, of what and how."""
+
+    what: str
+    """status, explain or history."""
+    namespace: str = ""
+    name: str = ""
+    """Empty: all ModelDeployments of the namespace, for status."""
+    output: str = "text"
+    """text, json or yaml."""
+    watch: bool = False
+    """Again whenever it changes, until interrupted."""
+
+
+def show(view: View) -> int:
+    """Show it; returns the exit status."""
+    try:
+        asyncio.run(_show(view, Screen()))
+    except KeyboardInterrupt:
+        return 0
     return 0
 
 
-async def _read(namespace: str, name: str) -> dict[str, Any]:
+async def _show(view: View, screen: Screen) -> None:
+    namespace = view.namespace or current_namespace()
     async with connected() as client:
-        return await client.get(MODEL_DEPLOYMENT, namespace or current_namespace(), name)
+        if view.watch:
+            await watch(lambda: _text(client, view, namespace), screen)
+        screen.show(await _text(client, view, namespace))
+
+
+async def watch(
+    read: Callable[[], Awaitable[str]], screen: Screen, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Redraw what ``read`` gives, for ever; without a terminal, only what differs from before."""
+    shown = ""
+    while True:
+        text = await read()
+        if screen.is_terminal or text != shown:
+            screen.redraw(text)
+            shown = text
+        await sleep(PERIOD)
+
+
+async def _text(client: Client, view: View, namespace: str) -> str:
+    now = time.time()
+    if view.name:
+        obj = await client.get(MODEL_DEPLOYMENT, namespace, view.name)
+        return (
+            text_of(view.what, obj, now) if view.output == "text" else written(document_of(view.what, obj, now), view)
+        )
+    objects = list((await client.list(MODEL_DEPLOYMENT, namespace)).items)
+    if view.output == "text":
+        return summary_of(objects, namespace)
+    return written([document_of(view.what, obj, now) for obj in objects], view)
+
+
+def summary_of(objects: list[dict[str, Any]], namespace: str) -> str:
+    """All ModelDeployments of a namespace as a table."""
+    if not objects:
+        return f"no ModelDeployments in {namespace}"
+    ordered = sorted(objects, key=lambda obj: str(obj["metadata"]["name"]))
+    return "\n".join(table(SUMMARY_HEAD, (summary_row(obj, _status(obj)) for obj in ordered)))
 
 
 def text_of(what: str, obj: dict[str, Any], now: float) -> str:
     """The text; raises SlipwayError for a status that cannot be read."""
-    try:
-        status = ModelDeploymentStatus.from_wire(obj.get("status"))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise SlipwayError(f"status.{place} cannot be read: {problem['msg']}") from error
+    status = _status(obj)
+    if what == "history":
+        return "\n".join(_history_lines(status, now))
     lines = overview_lines(obj, status, now)
     if what == "explain":
         lines += explain_lines(obj, status, now)
     return "\n".join(lines)
+
+
+def document_of(what: str, obj: dict[str, Any], now: float) -> Any:
+    """The same for programs: the status with ``next``, what happens next in words; or the list of rollouts."""
+    status = _status(obj)
+    if what == "history":
+        return status.to_wire().get("history", [])
+    metadata = obj["metadata"]
+    return {
+        "name": metadata["name"],
+        "namespace": metadata.get("namespace", ""),
+        "generation": metadata.get("generation", 0),
+        "status": obj.get("status") or {},
+        "next": outlook_of(obj, status, now),
+    }
+
+
+def written(document: Any, view: View) -> str:
+    """A document in the notation asked for."""
+    if view.output == "json":
+        return json.dumps(document, indent=2)
+    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, width=120).rstrip("\n")
+
+
+def _history_lines(status: ModelDeploymentStatus, now: float) -> list[str]:
+    """Every rollout that is remembered, newest first."""
+    rows = [
+        (
+            entry.id,
+            f"{entry.from_ or 'nothing'} to {entry.to}",
+            entry.outcome.value,
+            f"{ago(entry.started_at, now)} ago",
+            f"{ago(entry.finished_at, now)} ago",
+            entry.by or "-",
+            entry.evidence,
+        )
+        for entry in reversed(status.history)
+    ]
+    head = ("ROLLOUT", "COURSE", "OUTCOME", "STARTED", "ENDED", "BY", "EVIDENCE")
+    return table(head, rows) if rows else ["no rollout has ended yet"]
+
+
+def _status(obj: dict[str, Any]) -> ModelDeploymentStatus:
+    try:
+        return ModelDeploymentStatus.from_wire(obj.get("status"))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise SlipwayError(f"status.{place} cannot be read: {problem['msg']}") from error

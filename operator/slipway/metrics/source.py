@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from requests import RequestException, Timeout, exceptions
@@ -70,6 +71,14 @@ class PrometheusSource:
         except (RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError) as error:
             return self._unavailable(now, str(error) or type(error).__name__)
 
+    async def answers(self, now: float) -> list[tuple[str, Sequence[Any]]] | str:
+        """Every query that a snapshot asks with the series that answer it; a text where Prometheus fails."""
+        queries = (*self._queries, gateway_query(self._rate_window), gpu_query(), DOWN)
+        try:
+            return [(query, await asyncio.to_thread(self._asked, query, now)) for query in queries]
+        except (RequestException, PrometheusApiClientException) as error:
+            return f"{self._connection.prometheus_host}: {type(error).__name__}"
+
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
@@ -89,6 +98,10 @@ class PrometheusSource:
     def _ask(self, query: str, now: float) -> object:
         answer: object = self._connection.custom_query(query, params={"time": f"{now:.3f}"})
         return answer
+
+    def _asked(self, query: str, now: float) -> Sequence[Any]:
+        answer = self._ask(query, now)
+        return answer if isinstance(answer, list) else []
 
     def _unavailable(self, now: float, cause: str) -> Snapshot:
         return Snapshot(now, False, cause[:LONGEST_ERROR], self._scrape_interval)

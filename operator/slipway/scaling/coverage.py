@@ -1,6 +1,7 @@
 """Whether metrics speak for all pods: a ready pod that nobody scrapes makes every sum and mean a part of the truth."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 from slipway.api.observed import PodView
 from slipway.api.samples import Quality, RevisionMetrics, Sample
@@ -35,9 +36,11 @@ def _due(pod: PodView, now: float) -> bool:
 
 
 def _marked(metrics: RevisionMetrics, reason: str) -> RevisionMetrics:
-    samples = {field.name: getattr(metrics, field.name) for field in fields(metrics)}
-    changed = {name: _partial(value, reason) for name, value in samples.items() if isinstance(value, Sample)}
-    return replace(metrics, **changed)
+    values: dict[str, Any] = {field.name: getattr(metrics, field.name) for field in fields(metrics)}
+    for name, value in values.items():
+        if isinstance(value, Sample):
+            values[name] = _partial(value, reason)
+    return replace(metrics, **values)
 
 
 def _partial(sample: Sample, reason: str) -> Sample:

@@ -1,0 +1,65 @@
+"""The self-test of metrics that ``slipway explain`` prints."""
+
+from typing import Any
+
+from slipway.cli.signals import signal_lines
+from slipway.metrics import PrometheusSource
+
+from tests.metrics.prometheus import MODEL, FakePrometheus, Series, serving
+from tests.metrics.test_snapshot import NOW, alive, flat, requests
+
+REVISION = MODEL["revision"]
+
+
+def pod(name: str) -> dict[str, Any]:
+    labels = {"slipway.dev/model-deployment": "sentiment", "slipway.dev/revision": REVISION}
+    return {
+        "metadata": {
+            "name": name, "namespace": "nlp", "labels": labels, "creationTimestamp": "1970-01-01T00:00:00Z",
+        },
+        "spec": {"containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}]},
+    }  # fmt: skip
+
+
+async def lines_of(fake: FakePrometheus, *pods: str) -> list[str]:
+    with serving(fake) as url:
+        source = PrometheusSource(url)
+        try:
+            return await signal_lines(source, "nlp", "sentiment", [pod(name) for name in pods], NOW)
+        finally:
+            source.close()
+
+
+async def test_queries_matches_pods_and_samples_are_shown() -> None:
+    other = Series({**alive("x-0").labels, "model": "other"}, flat(0.0))
+    gpu = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "UUID": "GPU-0", "Hostname": "node-1"}
+    used = Series({**gpu, "exported_pod": "p-0", "exported_namespace": "nlp"}, flat(55.0))
+    fake = FakePrometheus([alive("p-0"), requests("p-0", 30.0), other, used], gateway=2.5)
+    text = "\n".join(await lines_of(fake, "p-0", "p-1"))
+    assert '2       1        {__name__=~"slipway_requests_in_flight|slipway_model_ready"}[300s]' in text
+    assert f"{REVISION}: 1 of 2 ready pods are in the metrics" in text
+    assert "not scraped: p-1" in text
+    assert "arrivals: 2/s" in text
+    assert "gpu utilization: 55 % (dcgm)" in text
+    assert "gpu memory: Missing: GPU 0 of node-1 does not export it" in text
+    assert "mesh: 2.5/s" in text
+
+
+async def test_no_series_at_all_says_what_to_do() -> None:
+    """keda #6141, llm-d #2310: everything green and nothing scales."""
+    text = "\n".join(await lines_of(FakePrometheus(), "p-0"))
+    assert "0 of 1 ready pods are in the metrics" in text
+    assert "No series belongs to this object." in text
+
+
+async def test_series_of_other_revisions_are_named_as_the_cause() -> None:
+    """kserve #5701: a label that differs from the pods' breaks the join."""
+    renamed = Series({**alive("p-0").labels, "revision": "sentiment-v1"}, flat(0.0))
+    text = "\n".join(await lines_of(FakePrometheus([renamed]), "p-0"))
+    assert "check the label revision" in text
+
+
+async def test_a_prometheus_that_fails_is_told() -> None:
+    text = "\n".join(await lines_of(FakePrometheus(status=500), "p-0"))
+    assert "Prometheus: 127.0.0.1" in text
