@@ -113,6 +113,21 @@ def test_without_a_provider_the_selector_says_who_gets_everything(held):
     assert held.view(Provider.NONE).weights == {}
 
 
+def test_a_gateway_that_does_not_take_the_route_is_quoted(held):
+    def refused(generation: int) -> dict[str, Any]:
+        text = {"reason": "NotAllowedByListeners", "message": "no listener takes routes of nlp"}
+        condition = {"type": "Accepted", "status": "False", "observedGeneration": generation, **text}
+        return {"parents": [{"parentRef": {"name": "public"}, "conditions": [condition]}]}
+
+    held.add(HTTP_ROUTE, "sentiment", rules=OPEN)
+    route = dict(held.cache.get(HTTP_ROUTE, KEY) or {})
+    for version, generation, told in (("10", 1, ""), ("11", 2, "public: NotAllowedByListeners: no listener takes")):
+        metadata = {**route["metadata"], "resourceVersion": version, "generation": 2}
+        held.cache.put(HTTP_ROUTE, {**route, "metadata": metadata, "status": refused(generation)})
+        assert held.view(Provider.GATEWAY_API).refusal.startswith(told)
+        assert bool(held.view(Provider.GATEWAY_API).refusal) is bool(told)
+
+
 @pytest.mark.parametrize("provider", list(Provider))
 def test_objects_of_others_are_not_read(held, provider):
     held.add(HTTP_ROUTE, "sentiment", uid="uid-else", rules=[{"backendRefs": [backend("a")]}])

@@ -97,6 +97,8 @@ class TrafficView:
     """Whether somebody else has changed our objects since we wrote them."""
     foreign_manager: str = ""
     """Field manager that changed them."""
+    refusal: str = ""
+    """Why a gateway does not take the route, in its own words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,11 @@ REASONS: Mapping[str, Explanation] = {
         "Somebody else changes the routes again after every repair, so repairs are put off.",
         "Stop the other field manager that the message names.",
     ),
+    "RouteRefused": Explanation(
+        "A controller of Gateway API does not accept the HTTPRoute, or does not find what it names.",
+        "Read the message, which is the controller's: a gateway may allow no routes of this namespace, or not serve a "
+        "host.",
+    ),
     "NoRoute": Explanation("No route exists, since no version can serve yet."),
     "Applied": Explanation("The router holds the intended weights."),
     "Observing": Explanation("The weight is confirmed; hold and evidence run."),

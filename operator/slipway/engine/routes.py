@@ -66,6 +66,7 @@ def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider
         subsets=frozenset(reader.subsets(cache, key, uid)),
         drifted=drift is not None,
         foreign_manager=drift.manager if drift else "",
+        refusal=_refusal(route) if route and provider is Provider.GATEWAY_API else "",
     )
 
 
@@ -115,6 +116,18 @@ def _http_route_weights(route: Object) -> dict[str, int]:
 def _has_conditions(rule: Mapping[str, Any]) -> bool:
     matches: Sequence[Mapping[str, Any]] = rule.get("matches") or ({},)
     return all(any(match.get(field) for field in ("headers", "queryParams", "method")) for match in matches)
+
+
+def _refusal(route: Object) -> str:
+    """What a controller of Gateway API says against the newest generation of a route; empty while none says a thing."""
+    generation = route["metadata"].get("generation", 0)
+    for parent in (route.get("status") or {}).get("parents") or ():
+        for condition in parent.get("conditions") or ():
+            judged = condition.get("type") in {"Accepted", "ResolvedRefs"} and condition.get("status") == "False"
+            if judged and condition.get("observedGeneration", generation) == generation:
+                name = (parent.get("parentRef") or {}).get("name", "")
+                return f"{name}: {condition.get('reason', '')}: {condition.get('message', '')}"
+    return ""
 
 
 def _service_weights(service: Object) -> dict[str, int]:
