@@ -105,7 +105,7 @@ def test_the_namespace_is_that_of_the_context(kubeconfig: Path) -> None:
     assert current_namespace({"KUBECONFIG": str(kubeconfig) + "-none"}) == "default"
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["status"], ["render"]])
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["promote"], ["render"]])
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

@@ -1,8 +1,10 @@
 """The command line: the operator itself, and what people and pipelines ask of it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from slipway import __version__
@@ -18,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser(given).parse_args(given)
+    if parsed.kubeconfig:
+        os.environ["KUBECONFIG"] = parsed.kubeconfig
     try:
         return _run(parsed)
     except SlipwayError as error:
@@ -33,9 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; flags of commands in ``with_flags`` only, since some of their libraries take a while to load."""
-    parser = argparse.ArgumentParser(prog="slipway", description="Model deployments on Kubernetes.")
+    parser = argparse.ArgumentParser(prog=_program(), description="Model deployments on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
     parser.add_argument("-n", "--namespace", default="", help="namespace (default: that of the current context)")
+    parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     operator = commands.add_parser("run", help="run the operator")
     if "run" in with_flags:
@@ -49,11 +54,43 @@ def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
         from slipway.cli.simulate import add_arguments as add_simulation
 
         add_simulation(simulator)
-    _named(commands, "status", "show what is served, where a rollout stands and how many replicas there are")
+    _add_views(commands)
+    _add_files(commands)
+    _add_actions(commands)
+    completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    return parser
+
+
+def _program() -> str:
+    """As the user calls it: ``kubectl slipway`` runs a program of the name kubectl-slipway."""
+    return "kubectl slipway" if Path(sys.argv[0]).name.startswith("kubectl-") else "slipway"
+
+
+def _add_views(commands: _Subcommands) -> None:
+    status = commands.add_parser("status", help="show what is served, where a rollout stands, and what happens next")
+    status.add_argument("name", metavar="NAME", nargs="?", default="", help="name; none shows all of the namespace")
+    status.add_argument("-w", "--watch", action="store_true", help="again whenever it changes, until interrupted")
+    _add_output(status)
+    _add_namespace(status)
     explain = _named(commands, "explain", "say why: conditions, evidence, scaling decisions, a test of the metrics")
     explain.add_argument("--prometheus-url", default="", help="Prometheus as it is reached from here, for the test")
-    _add_actions(commands)
-    return parser
+    _add_output(_named(commands, "history", "list the rollouts that have ended, with their evidence"))
+
+
+def _add_files(commands: _Subcommands) -> None:
+    lint = commands.add_parser("lint", help="check files without a cluster")
+    lint.add_argument("-f", "--filename", required=True, nargs="+", help="files; - is standard input")
+    lint.add_argument("--strict", action="store_true", help="warnings are errors")
+    _add_output(lint)
+    diff = commands.add_parser("diff", help="say what a file would change, and what follows from it")
+    diff.add_argument("-f", "--filename", required=True, help="file with the ModelDeployment; - is standard input")
+    _add_output(diff)
+    _add_namespace(diff)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="notation")
 
 
 def _add_render(commands: _Subcommands) -> None:
@@ -115,10 +152,25 @@ def _run(parsed: argparse.Namespace) -> int:
             from slipway.cli.simulate import simulate
 
             return simulate(parsed)
-        case "status" | "explain":
-            from slipway.cli.show import show
+        case "status" | "explain" | "history":
+            from slipway.cli.show import View, show
 
-            return show(parsed.command, parsed.namespace, parsed.name, getattr(parsed, "prometheus_url", ""))
+            names = ("output", "watch", "prometheus_url")
+            given = {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
+            return show(View(parsed.command, parsed.namespace, parsed.name, **given))
+        case "lint":
+            from slipway.cli.lint import lint
+
+            return lint(parsed.filename, output=parsed.output, strict=parsed.strict)
+        case "diff":
+            from slipway.cli.difference import diff
+
+            return diff(parsed.filename, parsed.namespace, parsed.output)
+        case "completion":
+            import shtab
+
+            print(shtab.complete(_parser(["run", "simulate"]), parsed.shell))
+            return 0
         case "promote":
             return _act(Verb.PROMOTE_FULL if parsed.full else Verb.PROMOTE, parsed)
         case other:

@@ -17,9 +17,12 @@ from slipway.cli.cluster import connected, current_namespace
 from slipway.cli.columns import ago, table
 from slipway.cli.explanation import explain_lines
 from slipway.cli.overview import SUMMARY_HEAD, outlook_of, overview_lines, summary_row
+from slipway.cli.signals import signal_lines
 from slipway.cli.terminal import Screen
 from slipway.kube.client import Client
-from slipway.kube.kinds import MODEL_DEPLOYMENT
+from slipway.kube.kinds import MODEL_DEPLOYMENT, POD
+from slipway.metrics import PrometheusSource
+from slipway.resources.identity import MODEL_DEPLOYMENT_LABEL
 
 __all__ = ["View", "show", "summary_of", "text_of", "watch", "written"]
 
@@ -40,6 +43,8 @@ class View:
     """text, json or yaml."""
     watch: bool = False
     """Again whenever it changes, until interrupted."""
+    prometheus_url: str = ""
+    """Prometheus as it is reached from here: explain then ends with a test of the metrics."""
 
 
 def show(view: View) -> int:
@@ -57,6 +62,18 @@ async def _show(view: View, screen: Screen) -> None:
         if view.watch:
             await watch(lambda: _text(client, view, namespace), screen)
         screen.show(await _text(client, view, namespace))
+        if view.prometheus_url:
+            screen.show("\n".join(await _signals(client, view, namespace)))
+
+
+async def _signals(client: Client, view: View, namespace: str) -> list[str]:
+    selector = f"{MODEL_DEPLOYMENT_LABEL}={view.name}"
+    pods = (await client.list(POD, namespace, label_selector=selector)).items
+    source = PrometheusSource(view.prometheus_url)
+    try:
+        return await signal_lines(source, namespace, view.name, pods, time.time())
+    finally:
+        source.close()
 
 
 async def watch(

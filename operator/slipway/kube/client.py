@@ -16,6 +16,7 @@ from slipway.kube.transport import Answer, ApiTransport, Call, Transport, load_c
 __all__ = ["FIELD_MANAGER", "Client", "Listing", "RetryPolicy"]
 
 FIELD_MANAGER = "slipway"
+_DRY_RUN = (("dryRun", "All"),)
 
 Object = dict[str, Any]
 
@@ -102,19 +103,34 @@ class Client:
             return await self._pages(kind, namespace, label_selector, 0)
 
     async def create(
-        self, kind: Kind, obj: Mapping[str, Any], *, timeout: float | None = None, attempts: int | None = None
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        dry_run: bool = False,
     ) -> Object:
-        """Create an object; raises :class:`~slipway.kube.failures.ConflictError` when the name is taken."""
+        """Create an object; raises :class:`~slipway.kube.failures.ConflictError` when the name is taken.
+
+        A dry run changes nothing and gives what would have been stored.
+        """
         path = kind.path(obj["metadata"]["namespace"])
-        query = (("fieldManager", self._manager),)
+        query = (("fieldManager", self._manager), *_DRY_RUN[:dry_run])
         return await self._call(kind, "POST", path, query=query, body=obj, timeout=timeout, attempts=attempts)
 
     async def replace(
-        self, kind: Kind, obj: Mapping[str, Any], *, timeout: float | None = None, attempts: int | None = None
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        dry_run: bool = False,
     ) -> Object:
-        """Write a whole object; with metadata.resourceVersion it must not have changed since."""
+        """Write a whole object; with metadata.resourceVersion it must not have changed since. Dry run as above."""
         path = kind.path(obj["metadata"]["namespace"], obj["metadata"]["name"])
-        query = (("fieldManager", self._manager),)
+        query = (("fieldManager", self._manager), *_DRY_RUN[:dry_run])
         return await self._call(kind, "PUT", path, query=query, body=obj, timeout=timeout, attempts=attempts)
 
     async def apply(self, kind: Kind, obj: Mapping[str, Any]) -> Object:
