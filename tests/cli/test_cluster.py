@@ -1,12 +1,17 @@
 """The commands as processes would run them, against an API server, with an operator that only answers actions."""
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
 from slipway.cli import main
 
+from e2e.sandbox.binaries import kubectl_path
 from tests.api.cases import with_two
 from tests.api.server import OBJECTS, Api, serving_api
 
@@ -87,3 +92,66 @@ async def test_status_and_explain_read_the_object(api: Api, capsys: pytest.Captu
 async def test_an_object_that_is_not_there_is_told(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert await run("status", "other") == 1
     assert "not found" in capsys.readouterr().err
+
+
+def changed(serve: str, path: Path) -> str:
+    path.write_text(yaml.safe_dump(with_two(serve=serve)))
+    return str(path)
+
+
+async def test_diff_lets_the_server_say_what_it_would_store(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before = await api.call("GET", OBJECT)
+    same, other = changed("v1", tmp_path / "same.yaml"), changed("v2", tmp_path / "other.yaml")
+    assert await run("diff", "-f", same) == 0
+    assert capsys.readouterr().out == ""
+    assert await run("diff", "-f", other, "-n", "default") == 1
+    out = capsys.readouterr().out
+    assert "-serve: v1\n+serve: v2\n" in out
+    assert "a rollout from v1 to v2 begins" in out
+    _, after = await api.call("GET", OBJECT)
+    assert after == before
+
+
+async def test_diff_of_an_object_that_is_not_there_shows_all_of_it(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = with_two(serve="v1")
+    new["metadata"] = {"name": "another", "namespace": "default"}
+    (tmp_path / "new.yaml").write_text(yaml.safe_dump(new))
+    assert await run("diff", "-f", str(tmp_path / "new.yaml"), "-o", "json") == 1
+    [change] = json.loads(capsys.readouterr().out)
+    assert change["follows"] == ["version v1 starts and, once it is ready, gets all traffic"]
+    assert "+serve: v1" in change["spec"]
+    assert (await api.call("GET", f"{OBJECTS}/another"))[0] == 404
+
+
+async def test_diff_of_a_broken_file_fails_with_2(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run("diff", "-f", changed("v9", tmp_path / "broken.yaml")) == 2
+    assert "spec.serve" in capsys.readouterr().err
+
+
+async def test_all_objects_and_the_notations(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run("status") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["sentiment", "Pending"]
+    assert await run("status", "sentiment", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "sentiment"
+    assert await run("history", "sentiment", "-o", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == []
+
+
+async def test_kubectl_finds_the_plugin(api: Api, tmp_path: Path) -> None:
+    """The real kubectl runs a program of that name on the PATH."""
+    plugin = tmp_path / "kubectl-slipway"
+    plugin.write_text(f"#!{sys.executable}\nimport sys\nfrom slipway.cli import main\nsys.exit(main())\n")
+    plugin.chmod(0o755)
+    process = await asyncio.create_subprocess_exec(
+        *(str(kubectl_path()), "slipway", "status", "sentiment"),
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert output.decode().startswith("sentiment in default: Pending")
