@@ -5,7 +5,7 @@ import math
 
 import pytest
 from slipway.api.samples import Quality, Sample
-from slipway.scaling import capacity_per_replica, replicas_for
+from slipway.scaling import known_target, replicas_for
 
 from tests.scaling.scenes import (
     autoscaling,
@@ -223,8 +223,8 @@ def test_new_pods_do_not_multiply_the_need() -> None:
 
 
 def test_capacity_for_the_rollout() -> None:
-    assert capacity_per_replica(autoscaling()) == 60
-    assert capacity_per_replica(autoscaling(qps={})) is None
+    assert known_target(autoscaling(), entry(1), None) == 60
+    assert known_target(autoscaling(qps={}), entry(1), None) is None
     assert replicas_for(150.0, 60.0, minimum=1, maximum=8) == 3
     assert replicas_for(1000.0, 60.0, minimum=1, maximum=8) == 8
     assert replicas_for(0.0, 60.0, minimum=2, maximum=8) == 2

@@ -106,6 +106,8 @@ class RevisionMetrics:
     revision: str
     arrivals: Sample = MISSING
     """Requests per second that came to the servers, whatever became of them."""
+    served: Sample = MISSING
+    """Requests per second answered with 2xx."""
     error_rate: Sample = MISSING
     """Share of requests answered with 5xx, over the rate window."""
     latency_p99: Sample = MISSING

@@ -25,6 +25,7 @@ __all__ = [
     "DemandTrend",
     "HistoryEntry",
     "LastAction",
+    "LearnedCapacity",
     "ModelDeploymentStatus",
     "Outcome",
     "Phase",
@@ -77,6 +78,17 @@ class DemandTrend(WireModel):
     """Requests per second gained in each second."""
     at: Timestamp = ""
     """When they were last brought up to date."""
+
+
+class LearnedCapacity(WireModel):
+    """What a replica was seen to do when all were saturated; stands in where qps.target is unset."""
+
+    qps_per_replica: DecimalString | None = None
+    """Requests per second answered by one replica."""
+    intervals: int = 0
+    """Saturated intervals seen, up to the three that are needed."""
+    at: Timestamp = ""
+    """When it was last brought up to date."""
 
 
 class PlanSample(WireModel):
@@ -139,6 +151,8 @@ class VersionStatus(WireModel):
     """Replicas that scaling would have chosen, in a dry run."""
     floor: int = 0
     """Fewest replicas that the revision's HorizontalPodAutoscaler may set (mode HPA)."""
+    capacity: LearnedCapacity = LearnedCapacity()
+    """What a replica can do, learned under saturation."""
     trend: DemandTrend = DemandTrend()
     """Smoothed demand, kept for the forecast."""
     reason: str = ""

@@ -10,7 +10,7 @@ from slipway.api.samples import MetricsView, Quality, Sample
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role, ScalingDecision, Stage, VersionStatus
 from slipway.rollout import Capacity
-from slipway.scaling import MinimumReplicas, ScalingRequest, ScalingResult, capacity_per_replica, minimum_at
+from slipway.scaling import MinimumReplicas, ScalingRequest, ScalingResult, known_target, minimum_at
 from slipway.scaling import decide as decide_scaling
 
 __all__ = ["ScalingState", "Sizing", "capacities", "scale", "total_arrivals"]
@@ -84,7 +84,7 @@ def capacities(
     return {
         entry.revision: Capacity(
             demand=demand.value if demand.ok else None,
-            per_replica=capacity_per_replica(spec.autoscaling),
+            per_replica=known_target(spec.autoscaling, entry, stable),
             reference=reference,
             maximum=maximum,
         )

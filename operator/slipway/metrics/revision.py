@@ -40,6 +40,7 @@ def revision_metrics(
     return replace(
         evidence,
         arrivals=merge((pod.arrivals(pace) for pod in fresh), total, silent),
+        served=_served(fresh, silent, pace),
         error_rate=_error_rate(fresh, silent, pace),
         latency_p99=_p99(fresh, silent, pace),
         in_flight=merge((pod.gauge(IN_FLIGHT, pace) for pod in fresh), total, silent),
@@ -57,6 +58,7 @@ def _all_stale(evidence: RevisionMetrics, newest: float) -> RevisionMetrics:
     return replace(
         evidence,
         arrivals=stale,
+        served=stale,
         error_rate=stale,
         latency_p99=stale,
         in_flight=stale,
@@ -85,6 +87,20 @@ def _busy(pod: PodMetrics, pace: Pace) -> Sample:
         return Sample(reason=f"{pod.pod} exports no {BUSY}")
     share = pod.rate(BUSY, pace)
     return replace(share, value=min(100 * share.value, 100.0)) if share.ok else share
+
+
+def _served(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -> Sample:
+    """Requests per second that were answered with 2xx: what servers do, apart from what they turn away."""
+    return merge((_answered(pod, pace) for pod in pods), total, silent)
+
+
+def _answered(pod: PodMetrics, pace: Pace) -> Sample:
+    everything, span = pod.rate(REQUESTS, pace), pod.span(pace)
+    if not everything.ok or span is None:
+        return everything
+    good = (trace for trace in pod.named(REQUESTS) if trace.labels.get("code", "").startswith("2"))
+    amount = sum(increase.amount for trace in good for increase in pod.within(trace, pace))
+    return replace(everything, value=amount / (span[1] - span[0]))
 
 
 def _error_rate(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -> Sample:

@@ -1,7 +1,8 @@
 """How many replicas a revision has, and why: one pure decision from spec, status, pods and metrics."""
 
-from slipway.scaling.capacity import capacity_per_replica, replicas_for
+from slipway.scaling.capacity import replicas_for
 from slipway.scaling.decision import decide
+from slipway.scaling.learning import known_target
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
 from slipway.scaling.schedule import MinimumReplicas, minimum_at
@@ -11,8 +12,8 @@ __all__ = [
     "ScalingReason",
     "ScalingRequest",
     "ScalingResult",
-    "capacity_per_replica",
     "decide",
+    "known_target",
     "minimum_at",
     "replicas_for",
 ]

@@ -2,21 +2,11 @@
 
 import math
 
-from slipway.api.autoscaling import Autoscaling
-
-__all__ = ["SAFE_SHARE", "capacity_per_replica", "replicas_for", "whole"]
+__all__ = ["SAFE_SHARE", "replicas_for", "whole"]
 
 SAFE_SHARE = 0.8
 """``qps.target`` is taken as this share of what a replica can do at most: mu = target / 0.8."""
 _ROUNDING = 1e-9
-
-
-def capacity_per_replica(autoscaling: Autoscaling) -> float | None:
-    """Requests per second that one ready replica may be given: ``qps.target``; ``None`` while that is unknown.
-
-    ``qps.target`` already is the safe load (mu x 0.8), so a weight limited by it leaves the replica its headroom.
-    """
-    return autoscaling.qps.target
 
 
 def replicas_for(demand: float, capacity: float | None, *, minimum: int, maximum: int) -> int | None:

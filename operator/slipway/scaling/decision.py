@@ -10,6 +10,7 @@ from slipway.scaling.capacity import whole
 from slipway.scaling.coverage import covered
 from slipway.scaling.demand import demand_of
 from slipway.scaling.fleet import fleet_of
+from slipway.scaling.learning import learned_capacity, with_learned_target
 from slipway.scaling.limits import Bounds, Step, step
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
@@ -44,17 +45,18 @@ def decide(request: ScalingRequest) -> ScalingResult:
 
 
 def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
-    request = covered(request)
+    request = with_learned_target(covered(request))
     slow = slow_start(entry.cold_start)
     fleet = fleet_of(request.view, entry.replicas, slow, request.now)
     demand = demand_of(request, slow)
+    capacity = learned_capacity(request, fleet)
     match request.autoscaling.strategy:
         case ScalingStrategy.TARGET:
             proposal = propose_target(request, fleet, demand)
         case ScalingStrategy.THRESHOLD:
             proposal = propose_threshold(request, fleet, demand)
     chosen = step(request, fleet, proposal, slow)
-    entry = entry.model_copy(update={"plans": chosen.plans, "trend": demand.trend})
+    entry = entry.model_copy(update={"plans": chosen.plans, "trend": demand.trend, "capacity": capacity})
     if request.autoscaling.dry_run:
         return _dry_run(request, entry, chosen, active=proposal.active)
     return _finished(request, entry.model_copy(update={"proposed": None}), chosen, active=proposal.active)

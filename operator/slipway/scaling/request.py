@@ -35,6 +35,8 @@ class ScalingRequest:
     """Seconds since the epoch."""
     minimum_from: str = "minReplicas"
     """The setting that ``minimum`` comes from."""
+    target_learned: bool = False
+    """Whether ``autoscaling.qps.target`` was learned, since the user has set none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ def _needs(request: ScalingRequest, fleet: Fleet, demand: Demand) -> list[Need]:
     scaling = request.autoscaling
     needs: list[Need] = []
     if scaling.qps.target is not None:
-        needs += _needs_of_demand(scaling.qps.target, request.metrics.queue_depth, demand)
+        origin = ", learned: qps.target is unset" if request.target_learned else ""
+        needs += _needs_of_demand(scaling.qps.target, origin, request.metrics.queue_depth, demand)
     if scaling.concurrency.target > 0:
         target = scaling.concurrency.target
         what = f"requests in flight at {target:g} per replica"
@@ -85,12 +86,12 @@ def _needs(request: ScalingRequest, fleet: Fleet, demand: Demand) -> list[Need]:
     return needs
 
 
-def _needs_of_demand(target: float, queue_depth: Sample, demand: Demand) -> list[Need]:
+def _needs_of_demand(target: float, origin: str, queue_depth: Sample, demand: Demand) -> list[Need]:
     detail = "" if demand.quality is Quality.OK else f"qps: {demand.reason or demand.quality.lower()}"
     if not demand.known:
         return [Need("qps", demand.quality, None, ScalingReason.SCALED_UP_DEMAND, detail, detail)]
     expected = f", {demand.forecast:.4g} expected," if demand.forecast > demand.rate else ""
-    message = f"{demand.rate:.4g} requests/s{expected} at {target:g} per replica"
+    message = f"{demand.rate:.4g} requests/s{expected} at {target:.4g} per replica{origin}"
     needed = demand.forecast / target
     needs = [Need("qps", demand.quality, needed, ScalingReason.SCALED_UP_DEMAND, message, detail)]
     if usable(queue_depth) and queue_depth.value > 0:

@@ -109,6 +109,7 @@ def _metrics(plant: Plant, scrapes: Scrapes, epoch: float) -> MetricsView:
     metrics = RevisionMetrics(
         REVISION,
         arrivals=sample(arrivals, seen),
+        served=sample(served / seconds, seen),
         in_flight=sample(last.backlog + served / seconds / plant.capacity, seen),
         queue_time=sample((last.waited - first.waited) / served if served > 0 else 0.0),
         queue_depth=sample(last.backlog, seen),
