@@ -15,7 +15,7 @@ CHART = Path(__file__).parents[2] / "charts" / "slipway"
 EVERYTHING: Mapping[str, Any] = {
     "replicas": 3,
     "prometheusUrl": "http://prometheus.monitoring.svc:9090",
-    "istio": {"policies": True},
+    "istio": {"policies": True, "principal": "cluster.local/ns/slipway-system/sa/slipway"},
     "gatewayApi": {"enabled": True},
     "keda": {"enabled": True},
     "monitoring": {
