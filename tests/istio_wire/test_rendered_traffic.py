@@ -154,6 +154,21 @@ async def test_a_request_is_given_up_after_the_timeout(bench: Bench, provider: s
     assert await bench.send() == Counter({"504": 1})
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_experiment_gets_what_its_matches_describe_whole(bench: Bench, provider: str) -> None:
+    matches = [{"headers": {"x-group": {"exact": "beta"}}}, {"uri": {"prefix": "/beta"}}]
+    spec = spec_with(provider, experiments=[{"version": "v2", "weight": 20, "match": matches}])
+    first, second = revisions_of(spec).values()
+    taking = entry_of(second, weight=20, role=Role.EXPERIMENT, matched=True)
+    await show(bench, spec, (entry_of(first, weight=80), taking))
+    assert set(await bench.send(10, x_group="beta")) == {V2}
+    assert set(await bench.send(10, path="/beta/a")) == {V2}
+    answers = await bench.send(300, x_group="alpha")
+    assert set(answers) == {V1, V2}
+    assert abs(answers[V2] - 60) < 28
+    assert set(await bench.send(10, x_group="beta", x_model_version="v1")) == {V1}
+
+
 async def test_a_delegate_serves_under_its_roots_hosts(bench: Bench) -> None:
     """Research case T59: the root stays the user's, with routes of its own."""
     spec = spec_with("istio", virtualService={"delegate": True})

@@ -118,6 +118,54 @@ def test_a_delegate_names_neither_hosts_nor_gateways() -> None:
     assert written["http"] == only(rendered(), "VirtualService")["spec"]["http"]
 
 
+# ---------------------------------------------------------------- experiments
+
+
+def with_experiment(provider: str, *matches: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """v2 as an experiment of weight 0 that gets what the matches describe."""
+    traffic = {"provider": provider, "experiments": [{"version": "v2", "weight": 0, "match": list(matches)}]}
+    spec = raw_spec(traffic=traffic)
+    first, second = revisions_of(spec).values()
+    return render(spec, (entry_of(first, weight=100), entry_of(second, role=Role.EXPERIMENT, matched=True)))
+
+
+def test_a_condition_on_a_port_stays_with_that_port() -> None:
+    """A request to the gRPC port must never end at the HTTP port."""
+    named = [name for name in names(with_experiment("istio", {"port": 9000})) if "experiment" in name]
+    assert named == ["grpc-experiment-v2"]
+    named = [name for name in names(with_experiment("istio", {"port": 443})) if "experiment" in name]
+    assert named == ["experiment-v2"]
+    objects = with_experiment("istio", {"uri": {"prefix": "/a"}}, {"port": 9000})
+    assert route(objects, "experiment-v2")["match"] == [{"uri": {"prefix": "/a"}}]
+    grpc = route(objects, "grpc-experiment-v2")
+    assert grpc["match"] == [{"uri": {"prefix": "/a"}, "port": 9000}, {"port": 9000}]
+    assert {share["destination"]["port"]["number"] for share in grpc["route"]} == {9000}
+
+
+def test_an_experiments_path_does_not_draw_http_requests_to_the_grpc_port() -> None:
+    objects = with_experiment(
+        "gateway-api",
+        {"uri": {"prefix": "/v2"}, "method": {"exact": "POST"}},
+        {"headers": {"x-group": {"regex": "b.*"}}},
+    )
+    plain = http_route(objects)["spec"]["rules"][2]
+    assert plain["matches"] == [
+        {"path": {"type": "PathPrefix", "value": "/v2"}, "method": "POST"},
+        {
+            "path": {"type": "PathPrefix", "value": "/"},
+            "headers": [{"type": "RegularExpression", "name": "x-group", "value": "b.*"}],
+        },
+    ]
+    grpc = http_route(objects, "sentiment-grpc")["spec"]["rules"][2]
+    assert {match["path"]["value"] for match in grpc["matches"]} == {
+        "/inference.GRPCInferenceService",
+        "/grpc.health.v1.Health",
+    }
+    assert all(match["headers"][0]["name"] == "x-group" for match in grpc["matches"])
+    for item in of_kind(objects, "HTTPRoute"):
+        jsonschema.validate(item["spec"], HTTP_ROUTE_SPEC)
+
+
 # ---------------------------------------------------------------- policies
 
 

@@ -4,7 +4,7 @@ Everything that Istio would otherwise guess is written out: ports (a destination
 weights (one without gets nothing), retries (two by default).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slipway.api.spec import ModelDeploymentSpec
@@ -80,7 +80,7 @@ def virtual_service(
     # gRPC port would end at the HTTP port.
     grpc = _Port(host, SERVICE_GRPC_PORT, spec, prefix="grpc-", match={"port": SERVICE_GRPC_PORT})
     http = _Port(host, SERVICE_HTTP_PORT, spec, prefix="", match={})
-    written["http"] = [port.written(route) for port in (grpc, http) for route in planned]
+    written["http"] = [item for port in (grpc, http) for route in planned if (item := port.written(route))]
     return {
         "apiVersion": API_VERSION,
         "kind": "VirtualService",
@@ -101,11 +101,13 @@ class _Port:
         self._prefix = prefix
         self._match = match
 
-    def written(self, route: Route) -> dict[str, Any]:
-        """The route as Istio reads it."""
+    def written(self, route: Route) -> dict[str, Any] | None:
+        """The route as Istio reads it; None where it holds for the other port alone."""
         resilience = self._traffic.resilience
         item: dict[str, Any] = {"name": f"{self._prefix}{route.name}"}
-        matches = [{**match, **self._match} for match in route.matches or ({},)]
+        matches = [{**match, **self._match} for match in route.matches or ({},) if self._concerns(match)]
+        if not matches:
+            return None
         if any(matches):
             item["match"] = matches
         affinity = self._traffic.session_affinity if route.draws else None
@@ -115,6 +117,11 @@ class _Port:
             item["mirror"] = self._place(route.copies.entry)
             item["mirrorPercentage"] = {"value": route.copies.percent}
         return item | {"timeout": plain_duration(resilience.timeout), "retries": _retries(resilience)}
+
+    def _concerns(self, match: Mapping[str, Any]) -> bool:
+        """Whether a condition can hold here: one may name a port, ours or that of a gateway."""
+        for_grpc = match.get("port") == SERVICE_GRPC_PORT
+        return for_grpc or "port" not in match if self._number == SERVICE_GRPC_PORT else not for_grpc
 
     def _destination(self, target: Target, affinity: SessionAffinity | None) -> dict[str, Any]:
         response: dict[str, Any] = {"set": {VERSION_HEADER: target.entry.name}}
