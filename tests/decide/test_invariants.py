@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from slipway.api.status import ModelDeploymentStatus, Stage, Verb
+from slipway.api.status import ModelDeploymentStatus, Stage, Verb, VersionStatus
 
 from tests.decide.world import World, model_deployment
 
@@ -17,8 +17,13 @@ class DecisionMachine(RuleBasedStateMachine):
     actions = 0
     weight_before: tuple[str, int, bool] | None = None
 
-    @initialize(strategy=st.sampled_from(["Target", "Threshold"]), missing=st.sampled_from(["Hold", "AtLeast"]))
-    def start(self, strategy: str, missing: str) -> None:
+    @initialize(
+        strategy=st.sampled_from(["Target", "Threshold"]),
+        missing=st.sampled_from(["Hold", "AtLeast"]),
+        way=st.sampled_from(["Canary", "Canary", "BlueGreen", "Recreate"]),
+        surge=st.sampled_from([-1, 0, 2]),
+    )
+    def start(self, strategy: str, missing: str, way: str, surge: int) -> None:
         scaling = {
             "minReplicas": 1,
             "maxReplicas": 5,
@@ -29,7 +34,10 @@ class DecisionMachine(RuleBasedStateMachine):
             "cooldown": "20s",
             "stabilizationWindow": "20s",
         }
-        self.world = World(model_deployment(autoscaling=scaling))
+        rollout = model_deployment()["spec"]["rollout"] | {"strategy": way, "maxSurgeGPUs": surge}
+        runtime = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        self.world = World(model_deployment(autoscaling=scaling, rollout=rollout, runtime=runtime))
+        self.way = way
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
@@ -45,7 +53,17 @@ class DecisionMachine(RuleBasedStateMachine):
 
     @rule(version=st.sampled_from(VERSIONS))
     def user_serves(self, version: str) -> None:
+        if any(item["version"] == version for item in self.world.raw["spec"]["traffic"].get("experiments", ())):
+            return
         self.world.serve(version)
+        self.world.tick()
+
+    @rule(weight=st.sampled_from([None, 0, 30]))
+    def user_experiments(self, weight: int | None) -> None:
+        experiments = [] if weight is None else [{"version": "v3", "weight": weight}]
+        if self.world.raw["spec"]["serve"] == "v3":
+            return
+        self.world.raw["spec"] = self.world.raw["spec"] | {"traffic": {"settle": "2s", "experiments": experiments}}
         self.world.tick()
 
     @rule(verb=st.sampled_from([verb.value for verb in Verb]))
@@ -93,14 +111,20 @@ class DecisionMachine(RuleBasedStateMachine):
     def replicas_stay_in_their_bounds(self) -> None:
         for entry in self.world.status.versions:
             assert 0 <= entry.replicas <= 5
-            if entry.role.value == "Stable":
+            if entry.role.value == "Stable" and not self._may_be_stopped(entry):
                 assert entry.replicas >= 1
+
+    def _may_be_stopped(self, entry: VersionStatus) -> bool:
+        """Recreate stops stable; one that is broken gives up the GPUs that it holds in vain."""
+        return self.way == "Recreate" or entry.ready_replicas == 0
 
     @invariant()
     def whoever_gets_requests_has_pods(self) -> None:
         for revision, weight in self.world.weights.items():
             if weight > 0:
-                assert self.world.pods.get(revision), f"{revision} has weight {weight} and no pods"
+                entry = self.world.status.revision(revision)
+                stopped = entry is not None and self._may_be_stopped(entry)
+                assert stopped or self.world.pods.get(revision), f"{revision} has weight {weight} and no pods"
                 assert revision in self.world.subsets
 
     @invariant()

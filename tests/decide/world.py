@@ -7,7 +7,7 @@ from typing import Any
 from slipway.api.observed import Definition, Observed, PodView, ProbeView, RevisionView, TrafficView
 from slipway.api.revisions import revision_of
 from slipway.api.samples import CounterSeries, LatencySeries, MetricsView, Quality, RevisionMetrics, Sample
-from slipway.api.status import ModelDeploymentStatus, VersionStatus
+from slipway.api.status import Action, ModelDeploymentStatus, VersionStatus
 from slipway.engine.decide import Decision, Options, decide
 
 SCRAPE = 5.0
@@ -70,6 +70,10 @@ class World:
     """GPUs of each pod; their hours are written every few minutes, so a world without any is a still one."""
     metrics_fault: str = ""
     """'' none, 'down' Prometheus away, 'silent' no series, 'nan' invalid values."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """Shares in per cent that metrics show, by revision, whatever the router does."""
+    frozen: bool = False
+    """Whether the router keeps the weights it has."""
     status: ModelDeploymentStatus = field(default_factory=ModelDeploymentStatus)
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
@@ -80,6 +84,7 @@ class World:
     pod_count: int = 0
     scraped_at: float = 0.0
     events: list[str] = field(default_factory=list)
+    actions: int = 0
 
     def revision(self, version: str) -> str:
         return revision_of("m", self.raw["spec"], version).name
@@ -98,6 +103,12 @@ class World:
     def serve(self, version: str) -> None:
         self.raw["spec"] = self.raw["spec"] | {"serve": version}
         self.raw["metadata"] = self.raw["metadata"] | {"generation": self.raw["metadata"]["generation"] + 1}
+
+    def act(self, verb: str) -> None:
+        """Write a request into the status, as people and pipelines do."""
+        self.actions += 1
+        action = Action(id=f"t{self.actions}", verb=verb, by="ada")
+        self.status = self.status.model_copy(update={"action": action})
 
     def pass_time(self, seconds: float) -> None:
         """Requests arrive and are counted; scrapes happen on their grid."""
@@ -147,7 +158,7 @@ class World:
         return MetricsView(at=self.now, available=True, error="", scrape_interval=SCRAPE, revisions=revisions)
 
     def _revision_metrics(self, revision: str, pods: list[Pod]) -> RevisionMetrics:
-        weight = self.weights.get(revision, 0)
+        weight = self.shown.get(revision, self.weights.get(revision, 0))
         quality = Quality.INVALID if self.metrics_fault == "nan" else Quality.OK
         rate = Sample(self.qps * weight / 100, quality, self.scraped_at)
         alive = [pod for pod in pods if pod.counters.good_scrapes]
@@ -242,7 +253,7 @@ class World:
                 del self.pods[revision]
         self.subsets = {entry.revision for entry in self.status.versions if entry.subset}
         routed = {entry.revision: entry.weight.intended for entry in self.status.versions if entry.subset}
-        if sum(routed.values()) == 100:
+        if sum(routed.values()) == 100 and not self.frozen:
             self.weights = routed
 
     def tick(self, seconds: float = 1.0) -> Decision:

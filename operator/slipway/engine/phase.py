@@ -74,9 +74,23 @@ def state_of(
         outcome = rollout.outcome.value if rollout.outcome else "Failed"
         message = f"rollout of {rollout.to} ended: {outcome}: {rollout.reason}: {rollout.message}"
         return State(Phase.STALLED, outcome, message, stalled=True)
-    if stable.weight.applied != 100:
-        return State(Phase.PENDING, "WaitingForMesh", f"the router does not send all traffic to {stable.name} yet")
-    return State(Phase.READY, "Ready", f"{stable.name} serves all traffic")
+    late = [entry.name for entry in status.versions if entry.weight.applied != entry.weight.intended]
+    if stable.weight.applied == 0 or late:
+        names = ", ".join(late or [stable.name])
+        return State(Phase.PENDING, "WaitingForMesh", f"the router does not hold the weight of {names} yet")
+    lost = next((entry for entry in status.versions if entry.reason == "RevisionLost"), None)
+    if lost is not None:
+        return State(Phase.DEGRADED, lost.reason, f"{lost.name}: {lost.message}")
+    return _ready(status, stable)
+
+
+def _ready(status: ModelDeploymentStatus, stable: VersionStatus) -> State:
+    """What is wanted holds; an experiment that has yet to come is no reason to call production unready."""
+    if stable.weight.applied == 100:
+        return State(Phase.READY, "Ready", f"{stable.name} serves all traffic")
+    others = [entry for entry in status.versions if entry.weight.applied > 0 and entry is not stable]
+    names = ", ".join(f"{entry.name} {entry.weight.applied} %" for entry in others)
+    return State(Phase.READY, "Ready", f"{stable.name} serves all traffic but that of experiments ({names})")
 
 
 def _unavailable(stable: VersionStatus, observed: Observed) -> State | None:
@@ -93,7 +107,7 @@ def _rolling(rollout: RolloutStatus, stable: VersionStatus | None, now: float) -
     late = deadline is not None and now > deadline
     reason, message = rollout.reason or rollout.stage.value, rollout.message
     if rollout.outcome is not None:
-        return State(Phase.ROLLING_BACK, reason, message)
+        return State(Phase.ROLLING_BACK, reason, message, stalled=late)
     if stable is None:
         final = reason in FINAL_REASONS
         stalled = late or final or reason == "ProgressDeadlineExceeded"

@@ -19,6 +19,7 @@ from slipway.api.status import (
     Verdict,
 )
 from slipway.api.timestamps import whole_second
+from slipway.engine.agreement import traffic_verdict
 from slipway.engine.phase import Blocked, State, state_of
 from slipway.engine.sizing import ScalingState
 from slipway.rollout import Target
@@ -67,7 +68,7 @@ def summarise(
         ConditionType.PROGRESSING: _progressing(summed, state),
         ConditionType.ANALYSIS: _analysis(summed, judgement),
         ConditionType.CAPACITY_AVAILABLE: _capacity(summed, observed),
-        ConditionType.TRAFFIC_APPLIED: _traffic(summed, observed),
+        ConditionType.TRAFFIC_APPLIED: _traffic(summed, spec, observed, now),
     }
     if scaling is not None:
         verdicts[ConditionType.SCALING_ACTIVE] = (scaling.active, scaling.reason, scaling.message)
@@ -126,14 +127,20 @@ def _capacity(status: ModelDeploymentStatus, observed: Observed) -> _Verdict:
     for entry in status.versions:
         view = observed.of(entry.revision)
         if view.failure:
-            return False, "ReplicaFailure", f"{entry.name}: {view.failure}"
+            reason = "QuotaExceeded" if "quota" in view.failure else "ReplicaFailure"
+            return False, reason, f"{entry.name}: {view.failure}"
         pending = [pod for pod in view.pods if pod.unschedulable]
         if pending:
             return False, "Unschedulable", f"{len(pending)} pods of {entry.name}: {pending[0].message}"
+    rollout = status.rollout
+    if rollout is not None and rollout.stage is not Stage.FINISHED and rollout.reason == "SurgeDeadlock":
+        return False, rollout.reason, rollout.message
     return True, "Scheduled", "every pod has found a place"
 
 
-def _traffic(status: ModelDeploymentStatus, observed: Observed) -> _Verdict:
+def _traffic(
+    status: ModelDeploymentStatus, spec: ModelDeploymentSpec | None, observed: Observed, now: float
+) -> _Verdict:
     if observed.mesh_missing:
         kinds = " and ".join(observed.missing_kinds) or "the kinds that move traffic"
         return False, "MeshMissing", f"the API server does not know {kinds}, which spec.traffic asks for"
@@ -141,9 +148,4 @@ def _traffic(status: ModelDeploymentStatus, observed: Observed) -> _Verdict:
         manager = observed.traffic.foreign_manager or "unknown"
         text = f"field manager {manager} keeps changing the routes, so repairs are put off; stop it from writing them"
         return False, "DriftFight", text
-    late = [entry.name for entry in status.versions if entry.weight.applied != entry.weight.intended]
-    if late:
-        return False, "WaitingForMesh", f"the router does not hold the intended weight of {', '.join(late)} yet"
-    if not observed.traffic.exists:
-        return None, "NoRoute", "no route exists yet"
-    return True, "Applied", "the router holds the intended weights"
+    return traffic_verdict(status, spec, observed, now)
