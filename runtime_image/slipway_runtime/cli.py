@@ -86,7 +86,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--outputs", default="", help="declared outputs, likewise")
     serve.add_argument("--host", default=listener.host, help="default: $SLIPWAY_HOST or 0.0.0.0")
     serve.add_argument("--http-port", type=_whole(0), default=listener.http_port)
-    serve.add_argument("--grpc-port", type=_whole(0), default=listener.grpc_port, help="reserved, not offered yet")
+    serve.add_argument("--grpc-port", type=_whole(0), default=listener.grpc_port)
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")
     serve.add_argument("--grace", type=_seconds, default=listener.grace, help="longest drain after SIGTERM")
     serve.add_argument("--pre-stop", type=_seconds, default=listener.pre_stop, help="serve on so long after SIGTERM")

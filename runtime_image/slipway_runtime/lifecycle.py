@@ -21,6 +21,9 @@ from slipway_runtime.http.routes import Router
 from slipway_runtime.models.model import Model
 from slipway_runtime.processors import limit_threads
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
+from slipway_runtime.rpc.inference import RpcInference
+from slipway_runtime.rpc.listener import RpcListener
+from slipway_runtime.rpc.service import RpcService
 from slipway_runtime.serving.batcher import Batcher
 from slipway_runtime.serving.cost import CostModel
 from slipway_runtime.serving.executor import Executor
@@ -79,16 +82,18 @@ class Server:
         service = ModelService(model.name, model.version, model.revision, executor)
         repeater = None if settings.shadow_file is None else Repeater(service, ShadowFile(settings.shadow_file))
         endpoint = InferenceEndpoint(service, settings.limits.max_request_bytes, repeater)
+        rpc = RpcListener(RpcService(service, RpcInference(service, repeater)), settings.limits.max_request_bytes)
         listener = HttpListener(Router(service, endpoint), Bounds(settings.limits.max_request_bytes))
-        await self._listen(listener)
+        await self._listen(listener, rpc)
         try:
             if await self._load(service):
                 await self._stopping.wait()
             if self._lost is not None:
                 raise Refusal("DeviceFailed", str(self._lost).partition("\n")[0], ExitCode.INTERNAL)
-            await self._drain(service, listener)
+            await self._drain(service, listener, rpc)
         finally:
             listener.close()
+            await rpc.close()
             endpoint.close()
             if repeater is not None:
                 await repeater.close()
@@ -106,14 +111,17 @@ class Server:
 
         torch.set_num_threads(self._threads)
 
-    async def _listen(self, listener: HttpListener) -> None:
+    async def _listen(self, listener: HttpListener, rpc: RpcListener) -> None:
         where = self._settings.listener
+        wanted = where.http_port
         try:
             port = await listener.open(where.host, where.http_port)
+            wanted = where.grpc_port
+            grpc_port = await rpc.open(where.host, where.grpc_port)
         except OSError as error:
-            text = f"cannot listen on {where.host}:{where.http_port}: {error.strerror}"
+            text = f"cannot listen on {where.host}:{wanted}: {error.strerror}"
             raise Refusal("CannotListen", text, ExitCode.INTERNAL) from error
-        journal.record("listening", host=where.host, port=port, grpc="not offered yet by this runtime")
+        journal.record("listening", host=where.host, port=port, grpc_port=grpc_port)
 
     async def _load(self, service: ModelService) -> bool:
         """Load and warm on the executor thread; False when told to stop meanwhile. Raises Refusal."""
@@ -176,7 +184,7 @@ class Server:
         service.enter(Phase.FAILED)
         self._stopping.set()
 
-    async def _drain(self, service: ModelService, listener: HttpListener) -> None:
+    async def _drain(self, service: ModelService, listener: HttpListener, rpc: RpcListener) -> None:
         """Ready goes false at once; requests are served while the news spreads, then the rest finishes."""
         where = self._settings.listener
         begun = time.monotonic()
@@ -186,10 +194,13 @@ class Server:
         await self._wait(lambda: False, min(where.pre_stop, where.grace))
         service.enter(Phase.CLOSING)
         listener.stop_accepting()
-        await self._wait(lambda: not service.unfinished and not listener.busy, begun + where.grace - time.monotonic())
+        left = begun + where.grace - time.monotonic()
+        calls = asyncio.create_task(rpc.drain(left))
+        await self._wait(lambda: not service.unfinished and not listener.busy and calls.done(), left)
         lost = service.unfinished
         service.refuse_waiting()
         await asyncio.sleep(0)
+        calls.cancel()
         journal.record("drained", seconds=round(time.monotonic() - begun, 3), refused=lost)
 
     async def _wait(self, condition: Callable[[], bool], seconds: float) -> None:

@@ -25,6 +25,9 @@ from slipway_runtime.http.connection import Bounds
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.http.listener import HttpListener
 from slipway_runtime.http.routes import Router
+from slipway_runtime.rpc.inference import RpcInference
+from slipway_runtime.rpc.listener import RpcListener
+from slipway_runtime.rpc.service import RpcService
 from slipway_runtime.serving.batcher import Batcher
 from slipway_runtime.serving.cost import CostModel
 from slipway_runtime.serving.executor import Executor
@@ -153,11 +156,14 @@ class ServerThread:
         endpoint = InferenceEndpoint(self.service, self.limits.max_request_bytes, repeater)
         self.listener = HttpListener(Router(self.service, endpoint), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)
+        rpc = RpcListener(RpcService(self.service, RpcInference(self.service, repeater)), self.limits.max_request_bytes)
+        self.grpc_port = await rpc.open("127.0.0.1", 0)
         if self._start:
             self.start_model()
         self._opened.set()
         await self._stop.wait()
         self.listener.close()
+        await rpc.close()
         endpoint.close()
         if repeater is not None:
             await repeater.close()
@@ -201,6 +207,10 @@ class ServerThread:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def grpc_address(self) -> str:
+        return f"127.0.0.1:{self.grpc_port}"
 
     def metrics(self) -> dict[str, float]:
         return parse_metrics(fetch(self.address, "GET", "/metrics")[1].decode())
@@ -261,6 +271,7 @@ class ServerProcess:
 
     process: subprocess.Popen[bytes]
     port: int
+    grpc_port: int
     termination_log: Path
 
     @property
@@ -297,15 +308,15 @@ def free_port() -> int:
 @contextlib.contextmanager
 def serving(tmp_path: Path, uri: str, *flags: str, version: str = "v1") -> Iterator[ServerProcess]:
     """Start a server process; it is ended when the block is left."""
-    port = free_port()
+    port, grpc_port = free_port(), free_port()
     log = tmp_path / "termination-log"
     command = [sys.executable, "-W", "error", "-m", "slipway_runtime", "serve", "--model-name", "m"]
     command += ["--model-version", version, "--revision", "m-v1-00000000", "--uri", uri, "--http-port", str(port)]
-    command += ["--host", "127.0.0.1", "--pre-stop", "200ms", *flags]
+    command += ["--grpc-port", str(grpc_port), "--host", "127.0.0.1", "--pre-stop", "200ms", *flags]
     environment = {**os.environ, "SLIPWAY_TERMINATION_LOG": str(log), "OMP_NUM_THREADS": "1"}
     with (tmp_path / "stderr").open("wb") as stderr:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stderr)
-    server = ServerProcess(process, port, log)
+    server = ServerProcess(process, port, grpc_port, log)
     try:
         yield server
     finally:

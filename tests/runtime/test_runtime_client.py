@@ -201,13 +201,21 @@ def test_what_is_not_offered_says_so(client: triton.InferenceServerClient) -> No
         lambda: client.unload_model(MODEL),
         lambda: client.register_system_shared_memory("r", "/r", 8),
         lambda: client.unregister_cuda_shared_memory(),
-        client.get_trace_settings,
-        client.get_log_settings,
+        lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
+        lambda: client.update_log_settings({"log_info": False}),
     ]
     for call in calls:
         with pytest.raises(InferenceServerException) as caught:
             call()
         assert caught.value.status() == "501"
+
+
+def test_settings_can_be_read(client: triton.InferenceServerClient) -> None:
+    assert client.get_trace_settings(MODEL)["trace_level"] == ["OFF"]
+    assert client.get_log_settings()["log_info"] is True
+    assert client.update_log_settings({"log_info": True})["log_verbose_level"] == 0
+    with pytest.raises(InferenceServerException, match="no setting 'volume'"):
+        client.update_log_settings({"volume": 11})
 
 
 def test_errors_are_readable(client: triton.InferenceServerClient) -> None:

@@ -182,7 +182,10 @@ def test_slow_clients_are_parted_with(server: ServerThread, data: bytes) -> None
         ("/v2/../../etc/passwd", "GET", 404),
         ("/v2/models/my%20model/ready", "HEAD", 200),
         ("/v2/models/stats", "GET", 200),
-        ("/v2/trace/setting", "GET", 501),
+        ("/v2/trace/setting", "GET", 200),
+        ("/v2/models/my%20model/trace/setting", "GET", 200),
+        ("/v2/logging", "GET", 200),
+        ("/v2/logging", "PUT", 405),
     ],
 )
 def test_paths(server: ServerThread, path: str, method: str, status: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
+
+import orjson
 
 from slipway_runtime import journal
 from slipway_runtime.http.exchange import Exchange
@@ -12,8 +15,16 @@ from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.metrics.exposition import CONTENT_TYPE
 from slipway_runtime.models.model import Model
 from slipway_runtime.protocol.answer import Answer, failure_answer, json_answer
-from slipway_runtime.protocol.failures import RequestFailure, not_found, unavailable, unsupported
-from slipway_runtime.protocol.metadata import index_entry, model_config, model_metadata, server_metadata
+from slipway_runtime.protocol.failures import RequestFailure, invalid, not_found, unavailable, unsupported
+from slipway_runtime.protocol.metadata import (
+    LOG_SETTINGS,
+    TRACE_SETTINGS,
+    index_entry,
+    model_config,
+    model_metadata,
+    refuse_changes,
+    server_metadata,
+)
 from slipway_runtime.serving.service import ModelService
 
 _READ = ("GET", "HEAD")
@@ -99,9 +110,25 @@ class Router:
             case ["v2", kind, *_, "status"] if kind in _SHARED_MEMORY:
                 _allow(exchange, *_READ)
                 return json_answer([])
-            case ["v2", kind, *_] if kind in (*_SHARED_MEMORY, "trace", "logging"):
+            case ["v2", "trace", "setting"] | ["v2", "models", _, "trace", "setting"]:
+                return self._settings(exchange, TRACE_SETTINGS)
+            case ["v2", "logging"]:
+                return self._settings(exchange, LOG_SETTINGS)
+            case ["v2", kind, *_] if kind in _SHARED_MEMORY:
                 raise unsupported(f"'{kind}' is not offered by this server")
         raise not_found("there is nothing at this path")
+
+    def _settings(self, exchange: Exchange, settings: Mapping[str, Any]) -> Answer:
+        _allow(exchange, *_READ, "POST")
+        if exchange.method == "POST" and exchange.body:
+            try:
+                wanted = orjson.loads(exchange.body)
+            except orjson.JSONDecodeError as error:
+                raise invalid("the body is not valid JSON") from error
+            if not isinstance(wanted, dict):
+                raise invalid("the body must be an object of settings")
+            refuse_changes(settings, wanted)
+        return json_answer(settings)
 
     def _model(self, model: str, version: str | None, rest: list[str]) -> Answer:
         service = self._service

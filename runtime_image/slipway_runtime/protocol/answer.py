@@ -58,7 +58,7 @@ def infer_answer(
     """The 200 answer to ``request``. Raises RequestFailure (400) where JSON cannot hold an output."""
     entries: list[dict[str, Any]] = []
     blobs: list[memoryview] = []
-    for tensor, wanted in _selected(request, outputs):
+    for tensor, wanted in selected_outputs(request, outputs):
         chosen = top_classes(tensor, wanted.classes, signature.batched) if wanted.classes else tensor
         entry: dict[str, Any] = {"name": chosen.name, "datatype": chosen.datatype, "shape": chosen.shape}
         if wanted.binary:
@@ -78,7 +78,8 @@ def infer_answer(
     return Answer(HTTPStatus.OK, (text, *filled), BINARY, ((HEAD_LENGTH, str(len(text))),))
 
 
-def _selected(request: InferRequest, outputs: Sequence[Tensor]) -> Iterable[tuple[Tensor, RequestedOutput]]:
+def selected_outputs(request: InferRequest, outputs: Sequence[Tensor]) -> Iterable[tuple[Tensor, RequestedOutput]]:
+    """The outputs a client wants, each with how it wants it. Raises RequestFailure (400) for an unknown one."""
     if request.outputs is None:
         return [(tensor, RequestedOutput(tensor.name, request.binary_outputs)) for tensor in outputs]
     by_name = {tensor.name: tensor for tensor in outputs}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -67,6 +68,14 @@ class InferRequest:
     id: str = ""
     timeout: float | None = None
     binary_outputs: bool = False
+    priority: int = 0
+    """1 goes first, then 2 and so on; 0, none given, goes last."""
+
+    def within(self, seconds: float | None) -> InferRequest:
+        """The request with a timeout of at most ``seconds``."""
+        if seconds is None or (self.timeout is not None and self.timeout <= seconds):
+            return self
+        return replace(self, timeout=max(seconds, _MICROSECOND))
 
 
 def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
@@ -84,8 +93,9 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
         inputs=_decode_inputs(head.inputs, values, body[size:]),
         outputs=_decode_outputs(head.outputs, binary_outputs),
         id=head.id or "",
-        timeout=_timeout(parameters),
+        timeout=timeout_of(parameters),
         binary_outputs=binary_outputs,
+        priority=priority_of(parameters),
     )
 
 
@@ -134,7 +144,7 @@ def _decode_inputs(entries: list[_Input], values: list[Any] | None, blob: memory
         if entry.name in seen:
             raise invalid(f"input '{entry.name}' is given twice")
         seen.add(entry.name)
-        datatype, shape = _datatype(entry), _shape(entry)
+        datatype, shape = parse_datatype(entry.name, entry.datatype), check_shape(entry.name, entry.shape)
         size = _binary_size(entry)
         if size is None:
             data = entry.data if values is None else values[index]
@@ -163,26 +173,33 @@ def _json_array(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array
     return decode_json(name, datatype, shape, data)
 
 
-def _datatype(entry: _Input) -> Datatype:
+def parse_datatype(name: str, word: str) -> Datatype:
+    """The datatype of the input ``name``. Raises RequestFailure (400)."""
     try:
-        return Datatype(entry.datatype)
+        return Datatype(word)
     except ValueError as error:
-        raise invalid(f"input '{entry.name}': unknown datatype") from error
+        raise invalid(f"input '{name}': unknown datatype") from error
 
 
-def _shape(entry: _Input) -> Shape:
-    if len(entry.shape) > MAX_RANK or any(size < 0 for size in entry.shape):
-        raise invalid(f"input '{entry.name}': a shape has up to {MAX_RANK} dimensions of 0 or more")
+def check_shape(name: str, shape: Sequence[int]) -> Shape:
+    """The shape of the input ``name``, if it is one. Raises RequestFailure (400)."""
+    if len(shape) > MAX_RANK or any(size < 0 for size in shape):
+        raise invalid(f"input '{name}': a shape has up to {MAX_RANK} dimensions of 0 or more")
     # The largest dimension counts even when another one is 0, or reshape would overflow.
-    if math.prod(size for size in entry.shape if size) > MAX_ELEMENTS:
-        raise invalid(f"input '{entry.name}': more than {MAX_ELEMENTS} elements")
-    return tuple(entry.shape)
+    if math.prod(size for size in shape if size) > MAX_ELEMENTS:
+        raise invalid(f"input '{name}': more than {MAX_ELEMENTS} elements")
+    return tuple(shape)
+
+
+def check_input_parameters(name: str, parameters: Parameters) -> None:
+    """Refuse (400) an input that lies in shared memory."""
+    if _SHARED_MEMORY in parameters:
+        raise invalid(f"input '{name}': shared memory is not supported")
 
 
 def _binary_size(entry: _Input) -> int | None:
     parameters = entry.parameters or {}
-    if _SHARED_MEMORY in parameters:
-        raise invalid(f"input '{entry.name}': shared memory is not supported")
+    check_input_parameters(entry.name, parameters)
     size = parameters.get("binary_data_size")
     if size is None:
         return None
@@ -199,14 +216,21 @@ def _decode_outputs(entries: list[_Output] | None, binary: bool) -> tuple[Reques
         if any(entry.name == other.name for other in outputs):
             raise invalid(f"output '{entry.name}' is requested twice")
         parameters = entry.parameters or {}
-        where = f"output '{entry.name}'"
-        if _SHARED_MEMORY in parameters:
-            raise invalid(f"{where}: shared memory is not supported")
-        classes = parameters.get("classification", 0)
-        if type(classes) is not int or not 0 <= classes <= MAX_CLASSES:
-            raise invalid(f"{where}: classification must be a number of classes")
-        outputs.append(RequestedOutput(entry.name, _flag(parameters, "binary_data", where, binary), classes))
+        classes = requested_classes(entry.name, parameters)
+        wants_binary = _flag(parameters, "binary_data", f"output '{entry.name}'", binary)
+        outputs.append(RequestedOutput(entry.name, wants_binary, classes))
     return tuple(outputs)
+
+
+def requested_classes(name: str, parameters: Parameters) -> int:
+    """How many classes of the output ``name`` are wanted; 0 for the tensor itself. Raises RequestFailure (400)."""
+    where = f"output '{name}'"
+    if _SHARED_MEMORY in parameters:
+        raise invalid(f"{where}: shared memory is not supported")
+    classes = parameters.get("classification", 0)
+    if type(classes) is not int or not 0 <= classes <= MAX_CLASSES:
+        raise invalid(f"{where}: classification must be a number of classes")
+    return classes
 
 
 def _flag(parameters: Parameters, key: str, where: str, default: bool = False) -> bool:
@@ -216,7 +240,7 @@ def _flag(parameters: Parameters, key: str, where: str, default: bool = False) -
     return value
 
 
-def _timeout(parameters: Parameters) -> float | None:
+def timeout_of(parameters: Parameters) -> float | None:
     """The parameter ``timeout`` is in microseconds on the wire; 0 means none."""
     value = parameters.get("timeout")
     if value is None or value == 0:
@@ -224,6 +248,14 @@ def _timeout(parameters: Parameters) -> float | None:
     if type(value) is not int or value < 0:
         raise invalid("parameter timeout must be a number of microseconds")
     return value * _MICROSECOND
+
+
+def priority_of(parameters: Parameters) -> int:
+    """The parameter ``priority``; see ``InferRequest``."""
+    value = parameters.get("priority", 0)
+    if type(value) is not int or value < 0:
+        raise invalid("parameter priority must be a number of 0 or more")
+    return value
 
 
 def check_against(signature: Signature, request: InferRequest) -> None:

@@ -1,4 +1,4 @@
-"""The queue in front of the model: jobs in order of arrival, grouped by what may run together."""
+"""The queue in front of the model: jobs by priority, then by arrival, grouped by what may run together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from slipway_runtime.serving.job import GroupKey, Job, JobState
+
+_LAST = 2**64
+"""Level of jobs without a priority."""
 
 
 @dataclass(slots=True)
@@ -21,8 +24,9 @@ class WaitingLine:
     """Jobs not started yet. Finished ones (cancelled, timed out) are skipped, not searched for."""
 
     def __init__(self) -> None:
-        self._arrivals: deque[Job] = deque()
-        self._groups: dict[GroupKey, _Group] = {}
+        self._arrivals: dict[int, deque[Job]] = {}
+        """By level: the lower one goes first."""
+        self._groups: dict[tuple[int, GroupKey], _Group] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -31,9 +35,10 @@ class WaitingLine:
     def add(self, job: Job) -> None:
         """Put a job at the end."""
         self._count += 1
-        self._arrivals.append(job)
+        level = _level(job)
+        self._arrivals.setdefault(level, deque()).append(job)
         if job.key is not None:
-            group = self._groups.setdefault(job.key, _Group())
+            group = self._groups.setdefault((level, job.key), _Group())
             group.line.append(job)
             group.jobs += 1
             group.rows += job.rows
@@ -43,24 +48,31 @@ class WaitingLine:
         self._count -= 1
         if job.key is None:
             return
-        group = self._groups[job.key]
+        place = _level(job), job.key
+        group = self._groups[place]
         group.jobs -= 1
         group.rows -= job.rows
         # Shapes are the client's choice: empty groups must not pile up.
         if group.jobs == 0:
-            del self._groups[job.key]
+            del self._groups[place]
 
     def oldest(self) -> Job | None:
-        """The job that has waited longest."""
-        while self._arrivals and self._arrivals[0].state is not JobState.QUEUED:
-            self._arrivals.popleft()
-        return self._arrivals[0] if self._arrivals else None
+        """The job that has waited longest, of those that go first."""
+        for level in sorted(self._arrivals):
+            arrivals = self._arrivals[level]
+            while arrivals and arrivals[0].state is not JobState.QUEUED:
+                arrivals.popleft()
+            if arrivals:
+                return arrivals[0]
+            # Levels are the client's choice as well.
+            del self._arrivals[level]
+        return None
 
     def beside(self, job: Job) -> tuple[int, int]:
         """Jobs and rows waiting in the group of a waiting ``job``, itself included."""
         if job.key is None:
             return 1, job.rows
-        group = self._groups[job.key]
+        group = self._groups[_level(job), job.key]
         return group.jobs, group.rows
 
     def take(self, max_rows: int) -> list[Job]:
@@ -70,7 +82,7 @@ class WaitingLine:
             return []
         if first.key is None:
             return [self._start(first)]
-        line = self._groups[first.key].line
+        line = self._groups[_level(first), first.key].line
         batch: list[Job] = []
         rows = 0
         while line:
@@ -85,7 +97,7 @@ class WaitingLine:
 
     def drain(self) -> list[Job]:
         """All waiting jobs; the line is empty afterwards."""
-        jobs = [job for job in self._arrivals if job.state is JobState.QUEUED]
+        jobs = [job for line in self._arrivals.values() for job in line if job.state is JobState.QUEUED]
         self._arrivals.clear()
         self._groups.clear()
         self._count = 0
@@ -95,3 +107,7 @@ class WaitingLine:
         self.remove(job)
         job.state = JobState.RUNNING
         return job
+
+
+def _level(job: Job) -> int:
+    return job.request.priority or _LAST

@@ -1,0 +1,47 @@
+"""The gRPC port."""
+
+from __future__ import annotations
+
+import grpc
+
+from slipway_runtime.rpc.service import RpcService
+
+_UNLIMITED = -1
+# Clients and proxies may ping as often as they like to keep a connection open, also between calls.
+_PINGS = (
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class RpcListener:
+    """Takes calls until told to stop, and lets them end."""
+
+    def __init__(self, service: RpcService, max_request_bytes: int) -> None:
+        self._server = grpc.aio.server(
+            handlers=service.handlers(),
+            options=(
+                ("grpc.max_receive_message_length", max_request_bytes),
+                ("grpc.max_send_message_length", _UNLIMITED),
+                ("grpc.so_reuseport", 0),
+                *_PINGS,
+            ),
+        )
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen; gives the port (of interest when ``port`` was 0). Raises OSError."""
+        try:
+            bound: int = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise OSError(0, str(error)) from error
+        await self._server.start()
+        return bound
+
+    async def drain(self, seconds: float) -> None:
+        """Tell clients to go elsewhere, take no new calls, and wait for those under way."""
+        await self._server.stop(max(seconds, 0.0))
+
+    async def close(self) -> None:
+        """End everything."""
+        await self._server.stop(None)
