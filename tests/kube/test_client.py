@@ -186,3 +186,21 @@ async def test_create_tells_a_taken_name(api, client):
     with pytest.raises(ConflictError) as caught:
         await client.create(CONFIG_MAP, config_map("a"))
     assert caught.value.already_exists
+
+
+async def test_an_object_that_does_not_fit_its_schema_is_refused_for_good_whatever_the_status_says():
+    """The API server answers 500, as recorded in kube_wire, and would do so for ever."""
+    text = "failed to create typed patch object (/m; apps/v1, Kind=Deployment): .spec.template.spec.bogus: unknown"
+    api = MemoryApi()
+    calls: list[Call] = []
+
+    def refuse(call: Call) -> Answer:
+        calls.append(call)
+        return status(500, "", text)
+
+    api.faults.append(refuse)
+    client = Client(api, retry=RetryPolicy(attempts=3, first=0.0))
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns", "name": "m"}, "spec": {}}
+    with pytest.raises(InvalidError, match="bogus"):
+        await client.apply(DEPLOYMENT, body)
+    assert len(calls) == 1

@@ -45,7 +45,10 @@ class ForbiddenError(ApiError):
 
 
 class InvalidError(ApiError):
-    """400, 413, 415 or 422: the object is not acceptable as it is; repeating the call is pointless."""
+    """400, 413, 415 or 422: the object is not acceptable as it is; repeating the call is pointless.
+
+    So is an applied object that does not fit the schema, though the API server answers 500 for it.
+    """
 
 
 class GoneError(ApiError):
@@ -70,6 +73,10 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
+_UNTYPED = "failed to create typed patch object"
+"""Begins the refusal of an applied object that does not fit its schema, which the API server answers with 500."""
+
+
 def failure_of(status: int, body: bytes) -> ApiError:
     """The exception for an answer with an error status; the message is the API server's own where it gave one."""
     reason, message = "", body.decode("utf-8", "replace").strip()[:1000]
@@ -81,4 +88,6 @@ def failure_of(status: int, body: bytes) -> ApiError:
         reason = str(document.get("reason", ""))
         message = str(document.get("message", "")) or message
     kind = _BY_STATUS.get(status) or (UnavailableError if status >= 500 else ApiError)
+    if message.startswith(_UNTYPED):
+        kind = InvalidError
     return kind(message or f"HTTP {status}", status=status, reason=reason)
