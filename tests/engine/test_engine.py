@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from slipway.api.status import ModelDeploymentStatus
 from slipway.engine.engine import Engine, Settings
+from slipway.engine.queue import Backoff, WorkQueue
 from slipway.kube.client import Client, RetryPolicy
 from slipway.kube.kinds import DEPLOYMENT, MODEL_DEPLOYMENT, VIRTUAL_SERVICE
 from slipway.kube.metadata import Key
@@ -140,6 +141,23 @@ async def test_a_defect_met_by_one_object_does_not_stop_the_others():
     await finished(stage, lambda: seen.count("bad") == 2 and "good" in seen)
     assert stage.api.get("modeldeployments", "ns", "good")["status"]["phase"] == "Pending"
     assert 'result="error"} 2.0' in stage.engine.telemetry.exposition().decode()
+
+
+async def test_an_object_is_told_once_that_its_reconciles_keep_failing():
+    """Its status may say what held long ago."""
+    count: list[int] = []
+
+    def decide(*inputs: Any) -> Any:
+        count.append(1)
+        raise RuntimeError("defect")
+
+    stage = Stage(decide)
+    stage.engine.queue = WorkQueue(backoff=Backoff(first=0.001, longest=0.002))
+    stage.api.put(mdep())
+    await finished(stage, lambda: len(count) >= 5)
+    posted = [call.body for call in stage.api.mutations() if call.path.endswith("/events")]
+    assert [(event["reason"], event["type"]) for event in posted] == [("ReconcileFailed", "Warning")]
+    assert "RuntimeError: defect" in posted[0]["message"]
 
 
 async def test_a_conflict_starts_again_soon():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipway.api.events import EventRecord
 from slipway.api.status import Phase
 from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.observe import Observer, Prober, Remarks
@@ -34,6 +35,9 @@ from slipway.resources import RenderOptions
 __all__ = ["Engine", "Settings"]
 
 log = logging.getLogger(__name__)
+
+FAILURES_TOLD = 3
+"""Failures in a row after which an object gets an event that says so."""
 
 STEADY = frozenset({Phase.READY.value, Phase.SUSPENDED.value, Phase.STALLED.value})
 """Phases in which a new metrics snapshot is looked at less often."""
@@ -246,13 +250,13 @@ class Engine:
         except ApiError as error:
             wait = self.queue.retry(key)
             log.warning("%s: %s; next try in %.1f s", key, error, wait)
-            self.telemetry.reconciles.labels("error").inc()
+            self._failed(key, str(error))
             return
-        except Exception:
+        except Exception as error:
             # The boundary of a worker: a defect met by one object must not stop the others.
             wait = self.queue.retry(key)
             log.exception("%s: reconcile failed; next try in %.1f s", key, wait)
-            self.telemetry.reconciles.labels("error").inc()
+            self._failed(key, f"a defect of the operator: {type(error).__name__}: {error}; its log has more")
             return
         self.telemetry.reconciles.labels(outcome.result).inc()
         if outcome.result == "conflict":
@@ -263,6 +267,13 @@ class Engine:
             self._looked.pop(key, None)
         if outcome.requeue_after is not None:
             self.queue.add_after(key, outcome.requeue_after)
+
+    def _failed(self, key: Key, text: str) -> None:
+        """Count a failure; once it is no accident the object says so, its status being as old as the last success."""
+        self.telemetry.reconciles.labels("error").inc()
+        obj = self.cache.get(MODEL_DEPLOYMENT, key)
+        if obj is not None and self.queue.failures(key) == FAILURES_TOLD:
+            self._recorder.record(obj, EventRecord("ReconcileFailed", text, "Warning"))
 
     def _queue_owner_of(self, deployment: Key) -> None:
         """A scaler of a Deployment has come, changed or gone."""
