@@ -85,3 +85,10 @@ def test_a_replica_failure_is_told():
     assert replica_failure({"status": {"conditions": [condition]}}) == "exceeded quota: q"
     assert replica_failure({"status": {"conditions": [condition | {"status": "False"}]}}) == ""
     assert replica_failure({}) == ""
+
+
+def test_gpus_in_any_notation_are_counted_and_nonsense_is_none():
+    for amount, gpus in (("2", 2), (4, 4), ("1k", 1000), ("500m", 0), ("many", 0)):
+        obj = pod()
+        obj["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = amount
+        assert pod_view(obj).gpus == gpus

@@ -6,6 +6,7 @@ from typing import Any
 
 from slipway.api.observed import PodView
 from slipway.api.revisions import revision_from_definition
+from slipway.api.scalars import Quantity
 from slipway.api.timestamps import parse_time
 from slipway.kube.metadata import created_at
 from slipway.resources.workloads import DEFINITION
@@ -96,5 +97,13 @@ def _gpus(pod: Mapping[str, Any]) -> int:
     total = 0
     for container in (pod.get("spec") or {}).get("containers") or ():
         limits = (container.get("resources") or {}).get("limits") or {}
-        total += int(str(limits.get(GPU, 0)))
+        total += _whole(limits.get(GPU, 0))
     return total
+
+
+def _whole(amount: Any) -> int:
+    """A quantity of devices; 0 for what is none."""
+    try:
+        return int(Quantity(str(amount)).value)
+    except ValueError:
+        return 0
