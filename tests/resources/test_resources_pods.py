@@ -32,6 +32,7 @@ def test_command_line_of_the_server() -> None:
         "--precision": "fp32",
         "--max-batch-size": "32",
         "--max-delay": "5ms",
+        "--adaptive": "true",
         "--timeout": "30s",
         "--max-queue": "512",
         "--max-request-bytes": "67108864",
@@ -175,6 +176,16 @@ def test_overlay_cannot_take_pods_out_of_their_selectors() -> None:
         for deployment in of_kind(objects, "Deployment"):
             labels = deployment["spec"]["template"]["metadata"]["labels"]
             assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_overlay_cannot_hide_pods_from_the_operator() -> None:
+    """Only what carries all of our labels is watched: other pods would never be seen to be ready."""
+    labels = {"app.kubernetes.io/managed-by": "helm", "slipway.dev/version": "x", "team": "nlp"}
+    spec = raw_spec(runtime={"podTemplate": {"metadata": {"labels": labels}}})
+    for deployment in of_kind(render(spec, canary(spec)), "Deployment"):
+        found = deployment["spec"]["template"]["metadata"]["labels"]
+        assert deployment["metadata"]["labels"].items() <= found.items()
+        assert found["team"] == "nlp"
 
 
 def test_pod_template_does_not_depend_on_what_is_not_in_the_revision() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from slipway.api.revisions import Revision
 from slipway.resources.arguments import GOLDENS_PATH, GRPC_PORT, HTTP_PORT, serve_arguments
 from slipway.resources.artefacts import artefact_of
-from slipway.resources.identity import Identity, RenderOptions, revision_labels, selector_labels
+from slipway.resources.identity import Identity, RenderOptions, revision_labels
 from slipway.resources.overlay import lay_over
 from slipway.resources.shadow import shadow_mount, shadow_volume
 
@@ -23,7 +23,7 @@ STARTUP_SECONDS = 3600
 def pod_template(identity: Identity, revision: Revision, options: RenderOptions) -> dict[str, Any]:
     """The pod template of a revision with the user's ``podTemplate`` laid over it.
 
-    The user may change everything but the labels that select the pods.
+    The user may change everything but the labels by which pods are selected and watched.
     """
     labels = revision_labels(identity, revision.version.name, revision.name)
     template = {
@@ -32,8 +32,7 @@ def pod_template(identity: Identity, revision: Revision, options: RenderOptions)
     }
     merged = lay_over(template, revision.runtime.pod_template)
     described = merged.get("metadata") or {}
-    selecting = selector_labels(identity, revision.name)
-    return merged | {"metadata": {**described, "labels": labels | (described.get("labels") or {}) | selecting}}
+    return merged | {"metadata": {**described, "labels": (described.get("labels") or {}) | labels}}
 
 
 def _annotations() -> dict[str, str]:
