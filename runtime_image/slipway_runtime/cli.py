@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from slipway_runtime import __version__, journal
-from slipway_runtime.artefact.digest import digest_of
+from slipway_runtime.artefact.digest import digest_of, folder_lines
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
 from slipway_runtime.settings import (
+    Access,
     Device,
     Format,
     Limits,
@@ -43,6 +44,12 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError("must be true or false")
+    return text == "true"
+
+
 def _whole(minimum: int) -> type:
     def parse(text: str) -> int:
         value = int(text)
@@ -61,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands.add_parser("serve", help="serve one model"))
     digest = commands.add_parser("digest", help="print the SHA-256 that --sha256 takes, of a file or a folder")
     digest.add_argument("path", type=Path)
+    digest.add_argument("--lines", action="store_true", help="print a folder's lines, which a signature signs")
     return parser
 
 
@@ -69,13 +77,15 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--model-name", required=True)
     serve.add_argument("--model-version", required=True)
     serve.add_argument("--revision", default="")
-    serve.add_argument("--uri", required=True, help="file:///path, of a file or a folder")
+    serve.add_argument("--uri", required=True, help="file://, https://, s3://, gs://, hf://, oci:// or models:/")
     serve.add_argument("--sha256", default="", help="digest the model must have; checked before it is read")
+    _add_access(serve)
     serve.add_argument("--format", type=Format, default=Format.AUTO, help=", ".join(Format))
     serve.add_argument("--device", type=Device, default=Device.AUTO, help=", ".join(Device))
     serve.add_argument("--precision", type=Precision, default=Precision.FP32, help=", ".join(Precision))
     serve.add_argument("--max-batch-size", type=_whole(1), default=limits.max_batch_size, help="rows")
     serve.add_argument("--max-delay", type=_seconds, default=limits.max_delay)
+    serve.add_argument("--adaptive", type=_truth, default=limits.adaptive, help="wait less while load is low")
     serve.add_argument("--timeout", type=_seconds, default=limits.timeout)
     serve.add_argument("--max-queue", type=_whole(1), default=limits.max_queue, help="requests")
     serve.add_argument("--max-request-bytes", type=_whole(1), default=limits.max_request_bytes)
@@ -90,6 +100,29 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")
     serve.add_argument("--grace", type=_seconds, default=listener.grace, help="longest drain after SIGTERM")
     serve.add_argument("--pre-stop", type=_seconds, default=listener.pre_stop, help="serve on so long after SIGTERM")
+
+
+def _add_access(serve: argparse.ArgumentParser) -> None:
+    access = Access()
+    serve.add_argument("--public-key", type=Path, help="PEM of the key that must have signed the digest")
+    serve.add_argument("--signature", default="", help="the signature, in base64")
+    serve.add_argument("--signature-uri", default="", help="where the signature lies, instead")
+    serve.add_argument("--allow-pickle", action="store_true", help="let a signed model be unpickled")
+    serve.add_argument("--storage-secret", type=Path, help="folder with credentials, one file per key")
+    serve.add_argument("--model-dir", type=Path, help="where fetched models are kept; default: $SLIPWAY_MODEL_DIR")
+    serve.add_argument("--max-artefact-bytes", type=_whole(1), default=access.max_bytes)
+
+
+def _access(given: argparse.Namespace) -> Access:
+    return Access(
+        public_key=given.public_key,
+        signature=given.signature,
+        signature_uri=given.signature_uri,
+        allow_pickle=given.allow_pickle,
+        storage_secret=given.storage_secret,
+        model_dir=given.model_dir,
+        max_bytes=given.max_artefact_bytes,
+    )
 
 
 def _settings(given: argparse.Namespace) -> ServeSettings:
@@ -111,6 +144,7 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
             precision=given.precision,
             inputs_json=given.inputs,
             outputs_json=given.outputs,
+            access=_access(given),
         ),
         limits=Limits(
             max_batch_size=given.max_batch_size,
@@ -119,6 +153,7 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
             max_queue=given.max_queue,
             max_request_bytes=given.max_request_bytes,
             max_concurrency=given.max_concurrency,
+            adaptive=given.adaptive,
         ),
         warmup=Warmup(given.warmup_requests, given.warmup_file),
         listener=Listener(given.host, given.http_port, given.grpc_port, given.grace, given.pre_stop),
@@ -131,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = _parser().parse_args(arguments)
         if given.command == "digest":
-            sys.stdout.write(f"{digest_of(given.path)}\n")
+            sys.stdout.write(folder_lines(given.path) if given.lines else f"{digest_of(given.path)}\n")
             return ExitCode.OK
         settings = _settings(given)
     except Refusal as refusal:

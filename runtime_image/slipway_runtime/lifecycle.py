@@ -223,15 +223,14 @@ def _result_of(loading: asyncio.Future[WarmModel]) -> WarmModel:
 
 def load_warm(settings: ServeSettings) -> WarmModel:
     """Verify, load and warm the model: everything between a URI and readiness. Raises Refusal."""
-    from slipway_runtime.artefact.location import opened
+    from slipway_runtime.artefact.arrival import arrived
     from slipway_runtime.models.loading import load
 
     goldens = [] if settings.warmup.file is None else read_goldens(settings.warmup.file)
     limit = settings.limits.max_batch_size
-    with opened(settings.model.uri, settings.model.sha256) as artefact:
-        journal.record(
-            "loading", kind=artefact.kind.value, sha256=artefact.digest, verified=bool(settings.model.sha256)
-        )
+    with arrived(settings.model) as artefact:
+        kind, digest = artefact.kind.value, artefact.digest
+        journal.record("loading", kind=kind, sha256=digest, verified=artefact.verified, signed=artefact.signed)
         loaded = load(artefact, settings.model)
         program = loaded.program
         max_rows = limit if loaded.max_rows is None else min(limit, loaded.max_rows)

@@ -54,6 +54,26 @@ def parse_duration(text: str) -> float:
 
 
 @dataclass(frozen=True)
+class Access:
+    """How the model is brought here, and what it has to prove."""
+
+    public_key: Path | None = None
+    """PEM file (or a folder with one) of the key that must have signed the model's digest."""
+    signature: str = ""
+    """The signature in base64 …"""
+    signature_uri: str = ""
+    """… or where it lies."""
+    allow_pickle: bool = False
+    """Let a signed model be unpickled."""
+    storage_secret: Path | None = None
+    """Folder with storage credentials, one file per key."""
+    model_dir: Path | None = None
+    """Where fetched models are kept; None: ``$SLIPWAY_MODEL_DIR`` or a temporary folder."""
+    max_bytes: int = 100 * 1024**3
+    """Largest artefact."""
+
+
+@dataclass(frozen=True)
 class ModelSettings:
     """Which model to serve, and under which identity it is seen in metrics and answers."""
 
@@ -67,6 +87,7 @@ class ModelSettings:
     precision: Precision = Precision.FP32
     inputs_json: str = ""
     outputs_json: str = ""
+    access: Access = field(default_factory=Access)
 
 
 @dataclass(frozen=True)
@@ -79,6 +100,8 @@ class Limits:
     max_queue: int = 512
     max_request_bytes: int = 64 * 1024 * 1024
     max_concurrency: int = 0
+    adaptive: bool = True
+    """Wait for company only while as much is coming as came the last time; otherwise always for ``max_delay``."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _write_all(members: Generator[_Member, None, None], target: Path, entries: i
     seen: set[str] = set()
     left = largest
     for member in members:
-        path = target / _safe(member.name)
+        path = target / safe_path(member.name)
         key = path.as_posix().casefold()
         if key in seen:
             raise Refusal("ArtefactUnsafe", "the archive holds a name twice")
@@ -80,10 +80,11 @@ def _write_all(members: Generator[_Member, None, None], target: Path, entries: i
                 file.write(chunk)
 
 
-def _safe(name: str) -> PurePosixPath:
+def safe_path(name: str) -> PurePosixPath:
+    """The relative path ``name`` given by somebody else. Raises Refusal (ArtefactUnsafe) when it leads elsewhere."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\x00" in name or not path.parts:
-        raise Refusal("ArtefactUnsafe", "the archive holds a path that leads out of it")
+        raise Refusal("ArtefactUnsafe", "the artefact holds a path that leads out of its folder")
     return path
 
 
@@ -92,7 +93,7 @@ def _zip_members(archive: IO[bytes]) -> Generator[_Member, None, None]:
         for entry in opened.infolist():
             kind = entry.external_attr >> 28
             if entry.is_dir():
-                _safe(entry.filename)
+                safe_path(entry.filename)
                 continue
             if kind not in (0, 0o10):
                 raise Refusal("ArtefactUnsafe", "the archive holds a link or a device")
@@ -105,7 +106,7 @@ def _tar_members(archive: IO[bytes]) -> Generator[_Member, None, None]:
         for entry in opened:
             if entry.isdir():
                 if PurePosixPath(entry.name).parts:
-                    _safe(entry.name)
+                    safe_path(entry.name)
                 continue
             stream = opened.extractfile(entry) if entry.isreg() and not entry.issparse() else None
             if stream is None:

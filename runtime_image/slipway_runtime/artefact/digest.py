@@ -18,7 +18,7 @@ def digest_of(path: Path) -> str:
     66) when nothing is there.
     """
     if path.is_dir():
-        return _folder_digest(path)
+        return hashlib.sha256(folder_lines(path).encode()).hexdigest()
     if not path.exists():
         raise Refusal("ArtefactNotFound", f"there is no model at {path}", ExitCode.ARTEFACT_NOT_FOUND)
     with path.open("rb") as stream:
@@ -33,8 +33,9 @@ def stream_digest(stream: io.BufferedReader) -> str:
     return digest
 
 
-def _folder_digest(folder: Path) -> str:
-    total = hashlib.sha256()
+def folder_lines(folder: Path) -> str:
+    """The lines whose SHA-256 is the folder's digest: what a signature over a folder signs. Raises Refusal."""
+    lines = []
     root = folder.resolve()
     for relative in sorted(_files(root)):
         file = root / relative
@@ -44,8 +45,8 @@ def _folder_digest(folder: Path) -> str:
         if not file.is_file():
             raise Refusal("ArtefactUnsafe", f"{relative} is neither a file nor a folder")
         with file.open("rb") as stream:
-            total.update(f"{stream_digest(stream)}  {relative}\n".encode())
-    return total.hexdigest()
+            lines.append(f"{stream_digest(stream)}  {relative}\n")
+    return "".join(lines)
 
 
 def _files(root: Path) -> list[str]:

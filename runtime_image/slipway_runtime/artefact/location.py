@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -69,7 +68,7 @@ def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | Non
     expected = _expected_digest(sha256)
     asked = trust or Trust()
     local = local_path(uri)
-    place = store or Store(Path(tempfile.gettempdir()) / "slipway-models")
+    place = store or Store()
     path = local or place.fetch(uri, expected)
     if path.is_dir():
         digest = digest_of(path)

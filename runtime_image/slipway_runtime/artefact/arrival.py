@@ -1,0 +1,50 @@
+"""The artefact that a server was told to serve: fetched, verified, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from slipway_runtime.artefact.location import Artefact, local_path, opened
+from slipway_runtime.artefact.trust import MAX_SIGNATURE_BYTES, Trust
+from slipway_runtime.fetch.credentials import Credentials
+from slipway_runtime.fetch.store import Store, default_folder
+from slipway_runtime.fetch.transfer import FetchLimits
+from slipway_runtime.refusal import ExitCode, Refusal
+from slipway_runtime.settings import Access, ModelSettings
+
+
+@contextmanager
+def arrived(settings: ModelSettings) -> Iterator[Artefact]:
+    """The artefact of the settings. Raises Refusal."""
+    access = settings.access
+    store = Store(
+        root=access.model_dir or default_folder(),
+        credentials=Credentials(access.storage_secret),
+        limits=FetchLimits(max_bytes=access.max_bytes),
+    )
+    trust = Trust(access.public_key, _signature(access, store), access.allow_pickle)
+    with opened(settings.uri, settings.sha256, trust, store) as artefact:
+        yield artefact
+
+
+def _signature(access: Access, store: Store) -> str:
+    if access.public_key is None:
+        if access.signature or access.signature_uri or access.allow_pickle:
+            text = "--signature, --signature-uri and --allow-pickle need --public-key"
+            raise Refusal("BadArguments", text, ExitCode.BAD_ARGUMENTS)
+        return ""
+    if access.signature or not access.signature_uri:
+        return access.signature
+    small = replace(store, limits=replace(store.limits, max_bytes=MAX_SIGNATURE_BYTES, max_files=1))
+    path = local_path(access.signature_uri) or small.fetch(access.signature_uri, "")
+    return _text(path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes()[:MAX_SIGNATURE_BYTES].decode("ascii", "replace")
+    except OSError as error:
+        raise Refusal("SignatureMissing", "there is no signature at its URI", ExitCode.ARTEFACT_NOT_FOUND) from error
