@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -22,7 +23,15 @@ from slipway_runtime.settings import Limits
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Tensor
 
-from tests.runtime.harness import PATIENCE, FunctionModel, GatedModel, ServerThread, await_condition, row_signature
+from tests.runtime.harness import (
+    PATIENCE,
+    FunctionModel,
+    GatedModel,
+    ServerThread,
+    await_condition,
+    echo,
+    row_signature,
+)
 
 
 def times_two(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -168,6 +177,14 @@ def test_a_lone_request_on_an_idle_server_does_not_wait() -> None:
     with ServerThread(model, Limits(max_delay=PATIENCE)) as server:
         for _ in range(3):
             assert server.infer(row(1))[0] == 200
+
+
+def test_without_adaptation_even_a_lone_request_waits_for_company() -> None:
+    limits = Limits(max_delay=0.3, adaptive=False)
+    with ServerThread(FunctionModel(row_signature(), echo), limits) as server:
+        begun = time.monotonic()
+        assert server.infer([[1.0]])[0] == 200
+        assert time.monotonic() - begun >= 0.3
 
 
 def test_after_a_batch_the_next_waits_for_as_many_but_not_longer_than_the_delay() -> None:

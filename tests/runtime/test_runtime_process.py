@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from slipway_runtime.artefact.digest import digest_of
 from slipway_runtime.cli import main
@@ -23,9 +25,9 @@ OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 4]}])
 FLAGS = ("--inputs", INPUTS, "--outputs", OUTPUTS)
 
 
-def infer(server: ServerProcess, client: triton.InferenceServerClient, rows: int = 1) -> None:
+def infer(server: ServerProcess, client: Any, rows: int = 1, protocol: Any = triton) -> None:
     array = np.full((rows, 4), 1.5, dtype=np.float32)
-    tensor = triton.InferInput("x", list(array.shape), "FP32").set_data_from_numpy(array)
+    tensor = protocol.InferInput("x", list(array.shape), "FP32").set_data_from_numpy(array)
     assert (client.infer("m", [tensor]).as_numpy("y") == 3.0).all()
 
 
@@ -81,7 +83,8 @@ def test_sigterm_while_loading_ends_at_once(tmp_path: Path, model_files: dict[st
         assert server.wait() == 0
 
 
-def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path]) -> None:
+@pytest.mark.parametrize("protocol", [triton, triton_grpc], ids=["http", "grpc"])
+def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path], protocol: Any) -> None:
     with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--pre-stop", "500ms") as server:
         server.await_ready()
         failures: list[str] = []
@@ -89,10 +92,11 @@ def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path]) 
 
         def client() -> None:
             # As a proxy does: requests go on until the pod is seen to be unready, over kept connections.
-            with triton.InferenceServerClient(server.address) as connection:
+            address = server.address if protocol is triton else f"127.0.0.1:{server.grpc_port}"
+            with protocol.InferenceServerClient(address) as connection:
                 while server_is_listed.is_set():
                     try:
-                        infer(server, connection)
+                        infer(server, connection, protocol=protocol)
                         answered.append(time.monotonic())
                     except Exception as error:
                         failures.append(repr(error))

@@ -29,6 +29,7 @@ def serve_arguments(model: str, revision: Revision) -> list[str]:
     arguments += ["--precision", runtime.precision.value]
     arguments += ["--max-batch-size", str(runtime.batching.max_size)]
     arguments += ["--max-delay", plain_duration(runtime.batching.max_delay)]
+    arguments += ["--adaptive", "true" if runtime.batching.adaptive else "false"]
     arguments += ["--timeout", plain_duration(runtime.limits.timeout)]
     arguments += ["--max-queue", str(runtime.limits.max_queue)]
     arguments += ["--max-request-bytes", str(int(runtime.limits.max_request_bytes.value))]

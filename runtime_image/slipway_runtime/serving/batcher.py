@@ -142,7 +142,8 @@ class Batcher:
             return
         jobs, rows = self._line.beside(oldest)
         hold = oldest.arrived + self._limits.max_delay - time.monotonic()
-        incomplete = jobs < self._expected_jobs and rows < self._max_rows
+        company = jobs < self._expected_jobs if self._limits.adaptive else True
+        incomplete = company and rows < self._max_rows
         if incomplete and oldest.key is not None and hold > 0:
             self._hold = self._loop.call_later(hold, self._consider)
             return
