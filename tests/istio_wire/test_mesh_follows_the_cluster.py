@@ -163,7 +163,7 @@ async def test_deleted_virtual_service_leaves_the_plain_service(api: StubApi, me
     await api.delete(VIRTUAL_SERVICES, "nlp", "sentiment")
 
     async def plain() -> bool:
-        return await weights(mesh) == {"": 100}
+        return await weights(mesh) == {"sentiment": 100}
 
     await eventually(plain)
 

@@ -27,7 +27,8 @@ def config_report(config: MeshConfig, version: int, refusal: str, delay: float) 
 def weight_report(config: MeshConfig) -> list[Json]:
     """One entry a route: its host, VirtualService (with the resourceVersion in effect) and the weights by subset.
 
-    A route with one destination counts as weight 100, whatever was written.
+    A route with one destination counts as weight 100, whatever was written. Where no subset is named, as in HTTPRoutes,
+    weights are by Service. An HTTPRoute stands in the place of the VirtualService.
     """
     return [
         _route_weights(host, route, config)
@@ -47,8 +48,9 @@ def _route_weights(host: Json, route: Json, config: MeshConfig) -> Json:
     owner = source.removeprefix(f"{CONFIG_PREFIX}/").replace("/virtual-service/", "/")
     by_subset: dict[str, int] = {}
     for name, weight in weights.items():
-        subset = name.split("|")[2]
-        by_subset[subset] = by_subset.get(subset, 0) + weight
+        _, _, subset, service = name.split("|")
+        group = subset or service.partition(".")[0]
+        by_subset[group] = by_subset.get(group, 0) + weight
     return {
         "host": host["name"].rsplit(":", 1)[0],
         "virtualHost": host["name"],
