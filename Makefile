@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e generate manifests clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling generate manifests clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,9 @@ integration: setup ## The operator against the sandbox (or KUBECONFIG, KUBEBUILD
 
 e2e: setup ## The demo, with assertions
 	$(BIN)/coverage run -m pytest -m e2e -q
+
+bench-scaling: setup ## Compare scaling with models of HPA, KEDA and KPA at equal cost (a simulation, 4 minutes)
+	$(BIN)/python -m e2e.bench.scaling $(BENCH_ARGS)
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages

@@ -12,7 +12,6 @@ from prometheus_api_client import PrometheusApiClientException, PrometheusConnec
 
 from slipway.api.autoscaling import ScalingMode
 from slipway.api.errors import InvalidSpecError, SlipwayError, spec_error
-from slipway.api.scalars import Duration
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.timestamps import parse_time
 from slipway.api.validation import validate
@@ -22,7 +21,7 @@ from slipway.simulation.load import Load, load_of_points, read_load
 from slipway.simulation.replay import Conditions, Result, replay
 from slipway.simulation.report import HEAD, rows, write_csv, write_picture
 from slipway.simulation.rivalry import against, chosen_rivals
-from slipway.simulation.scrapes import parse_faults
+from slipway.simulation.scrapes import parse_faults, seconds_of
 from slipway.simulation.slipway_policy import SlipwayPolicy
 
 __all__ = ["add_arguments", "simulate"]
@@ -143,10 +142,7 @@ def _conditions(parsed: argparse.Namespace, spec: ModelDeploymentSpec, load: Loa
     first = load.rates[:60]
     need = sum(first) / len(first) / (scaling.qps.target or capacity * SAFE_SHARE)
     replicas = parsed.replicas if parsed.replicas is not None else -int(-need // 1)
-    try:
-        cold_start, objective = Duration(parsed.cold_start).seconds, Duration(parsed.slo).seconds
-    except ValueError as error:
-        raise SlipwayError(f"--cold-start, --slo: {error}") from error
+    cold_start, objective = seconds_of(parsed.cold_start, "--cold-start"), seconds_of(parsed.slo, "--slo")
     base = Conditions(capacity=capacity, cold_start=cold_start, replicas=1, objective=objective)
     bounded = min(max(replicas, scaling.min_replicas), scaling.max_replicas)
     return replace(base, replicas=bounded, places=parsed.places, seed=parsed.seed, faults=parse_faults(parsed.faults))

@@ -1,5 +1,6 @@
 """What a scaler can know of the plant: scrapes every few seconds, and faults that hide or spoil them."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from slipway.api.errors import SlipwayError
 from slipway.api.scalars import Duration
 from slipway.simulation.plant import Plant
 
-__all__ = ["Fault", "FaultKind", "Reading", "Scrapes", "parse_faults"]
+__all__ = ["Fault", "FaultKind", "Reading", "Scrapes", "parse_faults", "seconds_of"]
 
 SCRAPE_INTERVAL = 15
 """Seconds."""
@@ -41,6 +42,13 @@ class Fault:
     end: float
 
 
+def seconds_of(text: str, flag: str) -> float:
+    """A duration such as ``90s`` or ``1h30m`` in seconds; raises SlipwayError that names the flag."""
+    if not re.fullmatch(Duration.pattern, text):
+        raise SlipwayError(f"{flag}: {text!r} is no duration such as 90s or 1h30m")
+    return Duration(text).seconds
+
+
 def parse_faults(text: str) -> tuple[Fault, ...]:
     """Read ``down@10m+5m,half@1h+10m``; raises SlipwayError for anything else."""
     faults = []
@@ -48,9 +56,9 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
         kind, _, when = part.partition("@")
         begin, _, length = when.partition("+")
         try:
-            start = Duration(begin).seconds
-            faults.append(Fault(FaultKind(kind), start, start + Duration(length).seconds))
-        except ValueError as error:
+            start = seconds_of(begin, "--faults")
+            faults.append(Fault(FaultKind(kind), start, start + seconds_of(length, "--faults")))
+        except (ValueError, SlipwayError) as error:
             known = ", ".join(FaultKind)
             raise SlipwayError(
                 f"--faults: {part!r} is not KIND@START+LENGTH such as down@10m+5m; kinds: {known}"
