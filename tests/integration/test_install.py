@@ -200,6 +200,9 @@ async def _a_whole_rollout(bench: Bench) -> None:
         return [entry["name"] for entry in (await bench.status("m"))["versions"]] == ["v2"]
 
     await bench.eventually("v1 is gone", old_version_gone)
+    applied = json.dumps(bench.declare("m", one, two, serve="v2", **spec))
+    status, text = await bench.kubectl("diff", "--server-side", "--field-manager=user", "-f", "-", stdin=applied)
+    assert (status, text) == (0, ""), "what was applied stays as it was applied"
 
 
 async def _replaced(bench: Bench, argument: str) -> None:
