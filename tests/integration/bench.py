@@ -167,13 +167,13 @@ class Bench:
         """The in-mesh name of the Service."""
         return f"{name}.{self.namespace}.svc.cluster.local"
 
-    async def infer(self, name: str) -> tuple[int, str]:
+    async def infer(self, name: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
         """One request through the gateway: HTTP status and the version that answered."""
         body = {"inputs": [{"name": "pixels", "shape": [1, 64], "datatype": "FP32", "data": [0.1] * 64}]}
         url = f"{self.cluster.gateway_url}/v2/models/{name}/infer"
         async with (
             aiohttp.ClientSession() as session,
-            session.post(url, json=body, headers={"Host": self.host(name)}) as response,
+            session.post(url, json=body, headers={"Host": self.host(name)} | (headers or {})) as response,
         ):
             return response.status, response.headers.get("x-model-version", "")
 
