@@ -324,3 +324,78 @@ def test_compound_durations_say_the_same(milliseconds: int) -> None:
     written = compound_duration(duration)
     jsonschema.validate(written, {"type": "string", "pattern": r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"})
     assert Duration(written).seconds == pytest.approx(milliseconds / 1000)
+
+
+# ---------------------------------------------------------------- whatever the status and the section say
+
+OPTIONS = {
+    "sessionAffinity": {"cookie": "user"},
+    "mirror": {"version": "v2", "percent": 10},
+    "versionHeader": "",
+    "hosts": ["a.example.com"],
+    "gateways": ["edge/public"],
+    "experiments": [{"version": "v3", "weight": 5, "match": [{"headers": {"x-group": {"exact": "beta"}}}]}],
+}
+LIVE = raw_spec(versions=[{"name": name, "uri": f"file:///m/{name}"} for name in ("v1", "v2", "v3")], serve="v2")
+
+
+@st.composite
+def moments(draw: st.DrawFn, provider: str) -> tuple[dict[str, Any], ...]:
+    chosen = draw(st.lists(st.sampled_from(sorted(OPTIONS)), unique=True))
+    traffic = {"provider": provider, **({name: OPTIONS[name] for name in chosen} if provider != "none" else {})}
+    spec = LIVE | {"traffic": traffic, "rollout": {"strategy": "BlueGreen"}}
+    entries = tuple(
+        entry_of(
+            revision,
+            weight=draw(st.integers(0, 100)),
+            role=draw(st.sampled_from(Role)),
+            ready_replicas=draw(st.integers(0, 2)),
+            subset=draw(st.booleans()),
+            matched=draw(st.booleans()),
+        )
+        for revision in revisions_of(spec).values()
+        if draw(st.booleans())
+    )
+    return render(spec, entries)
+
+
+@given(moments("gateway-api"))
+def test_http_routes_are_complete(objects: tuple[dict[str, Any], ...]) -> None:
+    services = {item["metadata"]["name"] for item in of_kind(objects, "Service")} - {"sentiment"}
+    for item in of_kind(objects, "HTTPRoute"):
+        jsonschema.validate(item["spec"], HTTP_ROUTE_SPEC)
+        assert len(item["spec"]["rules"]) <= 16
+        for rule in item["spec"]["rules"]:
+            assert sum(ref["weight"] for ref in rule["backendRefs"]) == 100
+            assert {ref["name"] for ref in rule["backendRefs"]} <= services
+            for copied in rule.get("filters", ()):
+                assert copied["requestMirror"]["backendRef"]["name"] in services
+        *_, default = item["spec"]["rules"]
+        assert {ref["name"] for ref in default["backendRefs"]} == services
+        assert all("headers" not in match for match in default["matches"])
+
+
+@given(moments("istio"))
+def test_virtual_services_are_complete(objects: tuple[dict[str, Any], ...]) -> None:
+    for item in of_kind(objects, "VirtualService"):
+        (rule,) = of_kind(objects, "DestinationRule")
+        subsets = {subset["name"] for subset in rule["spec"]["subsets"]}
+        assert_istio_knows_every_field(item)
+        listed = [entry["name"] for entry in item["spec"]["http"]]
+        assert len(listed) == len(set(listed))
+        assert listed[-1] == "default"
+        for entry in item["spec"]["http"]:
+            assert sum(share["weight"] for share in entry["route"]) == 100
+            places = [share["destination"] for share in entry["route"]]
+            places += [entry["mirror"]] if "mirror" in entry else []
+            assert {place["subset"] for place in places} <= subsets
+            assert len({place["port"]["number"] for place in places}) == 1
+
+
+@given(st.one_of(moments("none"), moments("gateway-api")))
+def test_the_service_leads_to_one_live_revision(objects: tuple[dict[str, Any], ...]) -> None:
+    services = {item["metadata"]["name"]: item for item in of_kind(objects, "Service")}
+    selected = services["sentiment"]["spec"]["selector"].get("slipway.dev/revision")
+    live = {item["metadata"]["name"] for item in of_kind(objects, "Deployment")}
+    assert selected in live if live else selected is None
+    assert services.keys() - {"sentiment"} <= live
