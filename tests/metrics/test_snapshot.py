@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from slipway.api.samples import Quality
+from slipway.api.samples import Quality, ShadowPair, ShadowResult
 from slipway.metrics import PrometheusSource
 
 from tests.metrics.prometheus import MODEL, FakePrometheus, Series, server, serving
@@ -163,6 +163,19 @@ async def test_shadow_requests_are_not_served_ones():
 def buckets(pod, counts):
     name = "slipway_request_duration_seconds_bucket"
     return [server(pod, name, line(per_scrape), le=bound, shadow="false") for bound, per_scrape in counts.items()]
+
+
+async def test_comparisons_with_a_candidate_are_evidence():
+    labels = {"candidate": "sentiment-v2-bbbbbbbb", "pair": "candidate", "result": "differ"}
+    metrics = await revision(
+        alive("p-0"),
+        server("p-0", "slipway_shadow_comparisons_total", line(2), **labels),
+        server("p-0", "slipway_shadow_comparisons_total", line(2), **labels | {"result": "shrug"}),
+    )
+    (series,) = metrics.shadows
+    assert (series.pod, series.candidate) == ("p-0", "sentiment-v2-bbbbbbbb")
+    assert (series.pair, series.result) == (ShadowPair.CANDIDATE, ShadowResult.DIFFER)
+    assert series.samples[-1][1] > series.samples[0][1]
 
 
 async def test_the_99th_percentile_is_interpolated_over_all_pods():

@@ -42,6 +42,7 @@ def test_stable_is_told_whom_to_ask() -> None:
     assert config["metadata"]["name"] == "sentiment-shadow"
     assert json.loads(config["data"]["shadow.json"]) == {
         "target": f"http://{CANDIDATE}.nlp.svc.cluster.local:80",
+        "stable": revision_of("sentiment", SHADOWING, "v1").name,
         "candidate": CANDIDATE,
         "percent": 10,
         "compare": "ArgMax",

@@ -82,6 +82,21 @@ def test_answers_are_compared_and_users_counted_once(tmp_path: Path) -> None:
         assert seen['slipway_requests_total{code="200",shadow="false"}'] == 0
 
 
+def test_the_candidates_own_servers_repeat_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "shadow.json"
+    with (
+        ServerThread(model(echo), revision=CANDIDATE, shadow_file=file) as candidate,
+        ServerThread(model(echo), shadow_file=file) as stable,
+    ):
+        write_config(file, candidate.address)
+        file.write_text(file.read_text().replace("{", '{"stable": "rev-1", ', 1))
+        await_active(stable)
+        for server in (candidate, stable):
+            assert server.infer([[1.0]])[0] == 200
+        await_condition(lambda: counts(stable, "candidate")["agree"] == 1)
+        assert "slipway_shadow_comparisons_total" not in str(candidate.metrics())
+
+
 def test_a_model_that_contradicts_itself_shows_in_the_noise(tmp_path: Path) -> None:
     draws = iter(range(1000))
 

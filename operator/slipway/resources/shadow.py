@@ -54,21 +54,26 @@ def shadow_objects(
     present: Iterable[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """The candidate's Service, unless ``present`` has it already, and the ConfigMap; nothing without a candidate."""
-    candidate = shadowed(spec, status)
-    if candidate is None:
+    candidate, stable = shadowed(spec, status), status.in_role(Role.STABLE)
+    if candidate is None or stable is None:
         return []
     objects: list[dict[str, Any]] = []
     if not any(item["kind"] == "Service" and item["metadata"]["name"] == candidate.revision for item in present):
         objects.append(revision_service(identity, candidate))
-    return [*objects, _config_map(identity, spec, candidate, options)]
+    return [*objects, _config_map(identity, spec, stable, candidate, options)]
 
 
 def _config_map(
-    identity: Identity, spec: ModelDeploymentSpec, candidate: VersionStatus, options: RenderOptions
+    identity: Identity,
+    spec: ModelDeploymentSpec,
+    stable: VersionStatus,
+    candidate: VersionStatus,
+    options: RenderOptions,
 ) -> dict[str, Any]:
     host = f"{candidate.revision}.{identity.namespace}.svc.{options.cluster_domain}"
     content = {
         "target": f"http://{host}:{SERVICE_HTTP_PORT}",
+        "stable": stable.revision,
         "candidate": candidate.revision,
         "percent": spec.rollout.shadow.percent,
         "compare": spec.rollout.shadow.compare.value,

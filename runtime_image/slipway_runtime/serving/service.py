@@ -28,6 +28,7 @@ class ModelService:
     def __init__(self, name: str, version: str, revision: str, executor: Executor) -> None:
         self.name = name
         self.version = version
+        self.revision = revision
         self.executor = executor
         self.metrics = ServingMetrics(name, version, revision)
         self.statistics = ModelStatistics()

@@ -29,6 +29,8 @@ class ShadowConfig(msgspec.Struct, frozen=True):
     """Revision that answers there; a label of the counts."""
     percent: float
     compare: Comparator = Comparator.AUTO
+    stable: str = ""
+    """Revision whose servers are meant; all, where it is empty. The file is seen by the candidate's servers as well."""
 
 
 class ShadowFile:

@@ -135,6 +135,8 @@ class Repeater:
     async def _follow_file(self) -> None:
         while True:
             config = await asyncio.to_thread(self._file.read)
+            if config is not None and config.stable not in ("", self._service.revision):
+                config = None
             if config != self._config:
                 self._config = config
                 self._announce(config)
