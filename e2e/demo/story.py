@@ -55,6 +55,8 @@ async def start_operator(
         *(sys.executable, "-m", "slipway.cli", "run"),
         *("--prometheus-url", cluster.prometheus_url, "--http-port", "0", "--tick", "1", "--rate-window", "10"),
         *("--lease-namespace", "default", "--log-format", "json"),
+        # So that one that is started after a kill -9 leads on at once, as a restarted container does.
+        *("--identity", name),
         *flags,
     ]
     environment = {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}

@@ -1,6 +1,7 @@
 import argparse
 
 import pytest
+from slipway.cli import run
 from slipway.cli.run import add_arguments, settings_of
 from slipway.engine.engine import Settings
 from slipway.kube.kinds import APIS, ENVOY_FILTER, HTTP_ROUTE, VIRTUAL_SERVICE, WATCHED, watched
@@ -32,6 +33,13 @@ def test_namespaces_are_split():
 def test_the_lease():
     assert parsed("--lease-namespace", "x", "--lease-name", "y").lease == Key("x", "y")
     assert parsed("--no-lease").lease is None
+
+
+def test_two_processes_on_one_host_are_not_the_same_leader(monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "OWN_NAMESPACE", tmp_path / "namespace")
+    assert parsed().identity != parsed().identity
+    (tmp_path / "namespace").write_text("ns")
+    assert parsed().identity == parsed().identity == Settings().identity
 
 
 def test_the_operators_identity_in_the_mesh():

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     parser.add_argument(
         "--no-lease", action="store_true", help="do not elect a leader: for an operator that is surely alone"
     )
-    flag("identity", socket.gethostname(), "name of this process as a leader")
+    flag("identity", _own_identity(), "name of this process as a leader, which no other may bear")
     flag("http-port", defaults.http_port, "port of /healthz, /readyz and /metrics", type=int)
     flag("http-host", defaults.http_host, "address of these")
     flag("workers", defaults.workers, "reconciles at once", type=int)
@@ -113,6 +114,15 @@ def run(arguments: argparse.Namespace) -> int:
         return_code = 0
     sys.stderr.flush()
     return return_code
+
+
+def _own_identity() -> str:
+    """The pod's name, so that a container that was restarted leads on at once; elsewhere one that nobody else has.
+
+    Two processes on one host would otherwise take each other for themselves, and both lead.
+    """
+    host = socket.gethostname()
+    return host if OWN_NAMESPACE.exists() else f"{host}_{uuid.uuid4().hex[:8]}"
 
 
 def _own_namespace() -> str:
