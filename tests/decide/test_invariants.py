@@ -154,16 +154,19 @@ class DecisionMachine(RuleBasedStateMachine):
 
     @invariant()
     def deciding_again_comes_to_rest(self) -> None:
+        """One rollout may end, the next begin and its pods be ordered: more does not follow without the world."""
         kept = self.world.status
-        seen = []
-        for _ in range(3):
+        for _ in range(6):
+            before = self.world.status
             self.world.status = self.world.decide().status
-            seen.append(self.world.status)
+            if self.world.status == before:
+                break
+        else:
+            raise AssertionError("decisions do not come to rest")
         self.world.status = kept
-        assert seen[1] == seen[2]
 
 
 DecisionMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestDecisionInvariants = DecisionMachine.TestCase

@@ -178,3 +178,28 @@ def test_ejection_never_empties_a_subset_and_can_be_turned_off() -> None:
     }
     spec = raw_spec(traffic={"resilience": {"outlierDetection": {"consecutiveErrors": 0}}})
     assert "outlierDetection" not in only(render(spec, canary(spec)), "DestinationRule")["spec"]["trafficPolicy"]
+
+
+def test_an_experiments_matches_go_to_it_whole_before_the_weighted_route() -> None:
+    match = [{"headers": {"x-group": {"exact": "beta"}}}, {"uri": {"prefix": "/beta"}}]
+    spec = raw_spec(traffic={"experiments": [{"version": "v2", "weight": 10, "match": match}]})
+    first, second = revisions_of(spec).values()
+    beside = entry_of(second, weight=10, role=Role.EXPERIMENT, matched=True)
+    routes = only(render(spec, (entry_of(first, weight=90), beside)), "VirtualService")["spec"]["http"]
+    names = [route["name"] for route in routes]
+    assert names.index("pin-v2") < names.index("experiment-v2") < names.index("default")
+    route = routes[names.index("experiment-v2")]
+    assert route["match"] == match
+    assert [(item["destination"]["subset"], item["weight"]) for item in route["route"]] == [(second.name, 100)]
+    grpc = routes[names.index("grpc-experiment-v2")]
+    assert all(item["port"] == 9000 for item in grpc["match"])
+    shares = {item["destination"]["subset"]: item["weight"] for item in routes[-1]["route"]}
+    assert shares == {first.name: 90, second.name: 10}
+
+
+def test_an_experiment_without_ready_pods_has_no_route_of_its_own() -> None:
+    spec = raw_spec(traffic={"experiments": [{"version": "v2", "match": [{"uri": {"prefix": "/beta"}}]}]})
+    first, second = revisions_of(spec).values()
+    beside = entry_of(second, role=Role.EXPERIMENT, ready_replicas=0)
+    routes = only(render(spec, (entry_of(first, weight=100), beside)), "VirtualService")["spec"]["http"]
+    assert not [route for route in routes if "experiment" in route["name"]]

@@ -61,6 +61,10 @@ class World:
     judged: int = 0
     """Steps back at the time that the judgement was set; it says nothing of evidence after that."""
     mesh_missing: bool = False
+    shortage: str = ""
+    """The scheduler's words for every pod that is made from now on."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why the API server makes no pods, by revision."""
     log: list[str] = field(default_factory=list)
 
     @property
@@ -107,6 +111,7 @@ class World:
                     *(self._pod(revision, index, pod) for index, pod in enumerate(pods)),
                     *(PodView(f"{revision}-old-{at}", at, terminating=True) for at in ending),
                 ),
+                failure=self.failures.get(revision, ""),
                 probe=ProbeView(self.probes.get(revision, True) if self._ready(revision) else None),
             )
         return Observed(
@@ -127,6 +132,8 @@ class World:
             ready=ready,
             restarts=3 if pod.crashes else 0,
             waiting_reason="CrashLoopBackOff" if pod.crashes else "",
+            unschedulable=pod.ready_at is None,
+            message=self.shortage if pod.ready_at is None else "",
         )
 
     def _ready(self, revision: str) -> int:
@@ -197,7 +204,8 @@ class World:
         for entry in self.status.versions:
             pods = self.pods.setdefault(entry.revision, [])
             while len(pods) < entry.replicas:
-                pods.append(Pod(self.now, self.now + self.start_seconds))
+                ready_at = None if self.shortage else self.now + self.start_seconds
+                pods.append(Pod(self.now, ready_at))
             if self.leave_seconds:
                 gone = len(pods) - entry.replicas
                 self.leaving.setdefault(entry.revision, []).extend([self.now + self.leave_seconds] * gone)
