@@ -91,6 +91,20 @@ RULE_CASES = (
         "spec.rollout.strategy",
     ),
     RuleCase(
+        "signature-source",
+        model_deployment(versions=[{**V1, "signature": {"publicKey": {"configMap": "k"}, "value": "AAAA"}}]),
+        model_deployment(versions=[{**V1, "signature": {"publicKey": {"configMap": "k"}}}]),
+        "spec.versions[0].signature",
+    ),
+    RuleCase(
+        "signature-source",
+        model_deployment(versions=[{**V1, "signature": {"publicKey": {"configMap": "k"}, "uri": "s3://a/b"}}]),
+        model_deployment(
+            versions=[{**V1, "signature": {"publicKey": {"configMap": "k"}, "uri": "s3://a/b", "value": "AAAA"}}]
+        ),
+        "spec.versions[0].signature",
+    ),
+    RuleCase(
         "uri-shape",
         model_deployment(versions=[V2]),
         model_deployment(versions=[{"name": "v1", "uri": "pvc://models"}]),

@@ -118,6 +118,7 @@ SAMPLES = {
     "spec.serve": "vv",
     "spec.versions[].name": "vv",
     "spec.versions[].uri": "file:///vv",
+    "spec.versions[].signature.uri": "",
     "spec.versions[].runtime.podTemplate": {"spec": {"anything": [1]}},
     "spec.rollout.approvedVersion": "vv",
     "spec.traffic.experiments[].version": "ww",

@@ -41,6 +41,7 @@ def test_the_name_is_the_hash_of_what_was_written() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
+        changed("versions", 0, "signature", to={"publicKey": {"configMap": "k"}}),
         changed("versions", 0, "uri", to="file:///other"),
         changed("versions", 0, "runtime", "limits", "timeout", to="6s"),
         changed("runtime", "device", to="cuda"),
@@ -55,7 +56,6 @@ def test_a_change_of_the_definition_changes_the_name(spec: dict[str, Any]) -> No
     "spec",
     [
         changed("versions", 1, "uri", to="file:///other"),
-        changed("versions", 0, "signature", to={"publicKey": {"configMap": "k"}}),
         changed("serve", to="v2"),
         changed("runtime", "limits", "timeout", to="31s"),
     ],

@@ -53,13 +53,7 @@ def test_mistakes_are_told_by_the_names_of_the_api(spec: dict[str, Any], field: 
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"versions": [{**V1, "uri": "s3://bucket/v1"}]}, "spec.versions[0].uri"),
-        ({"versions": [{**V1, "format": "onnx"}]}, "spec.versions[0].format"),
-        ({"versions": [{**V1, "signature": {"publicKey": {"configMap": "keys"}}}]}, "spec.versions[0].signature"),
-        ({"versions": [{**V1, "storageSecret": "s3"}]}, "spec.versions[0].storageSecret"),
-        ({"versions": [{**V1, "runtime": {"precision": "fp16"}}]}, "spec.versions[0].runtime.precision"),
         ({"runtime": {"engine": "triton"}}, "spec.runtime.engine"),
-        ({"runtime": {"precision": "int8"}}, "spec.runtime.precision"),
         ({"runtime": {"tenants": {"header": "x-tenant", "default": {"priority": 2}}}}, "spec.runtime.tenants"),
         ({"runtime": {"cache": {"maxBytes": "1Gi"}}}, "spec.runtime.cache"),
         ({"runtime": {"pool": "Shared"}}, "spec.runtime.pool"),

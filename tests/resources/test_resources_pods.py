@@ -54,6 +54,32 @@ def test_a_claim_is_mounted_read_only_and_becomes_a_file_uri() -> None:
     assert {"name": "model", "persistentVolumeClaim": claim} in template_of(objects)["spec"]["volumes"]
 
 
+def test_credentials_and_keys_are_mounted_and_never_read() -> None:
+    spec = raw_spec()
+    key = {"configMap": "keys", "key": "cosign.pub"}
+    spec["versions"][1] |= {
+        "uri": "s3://models/v2",
+        "storageSecret": "s3",
+        "signature": {"publicKey": key, "uri": "pvc://signatures/v2.sig"},
+    }
+    spec["versions"][0]["signature"] = {"publicKey": {"configMap": "keys"}, "value": "AAAA"}
+    objects = render(spec, canary(spec))
+    flags = arguments_of(objects, "v2")
+    assert flags["--uri"] == "s3://models/v2" and flags["--storage-secret"] == "/etc/slipway/storage"
+    assert flags["--public-key"] == "/etc/slipway/signature-key"
+    assert flags["--signature-uri"] == "file:///models/signatures/v2.sig"
+    volumes = {volume["name"]: volume for volume in template_of(objects, "v2")["spec"]["volumes"]}
+    assert volumes["storage"]["secret"] == {"secretName": "s3"}
+    assert volumes["signature"]["persistentVolumeClaim"] == {"claimName": "signatures", "readOnly": True}
+    items = [{"key": "cosign.pub", "path": "cosign.pub"}]
+    assert volumes["signature-key"]["configMap"] == {"name": "keys", "items": items}
+    mounts = {mount["name"]: mount["mountPath"] for mount in server_of(objects, "v2")["volumeMounts"]}
+    assert mounts["storage"] == "/etc/slipway/storage" and mounts["signature"] == "/models/signatures"
+    assert arguments_of(objects, "v1")["--signature"] == "AAAA"
+    first = {volume["name"] for volume in template_of(objects, "v1")["spec"]["volumes"]}
+    assert "signature" not in first and "storage" not in first and "signature-key" in first
+
+
 def test_goldens_are_mounted_and_named_as_warm_up() -> None:
     spec = raw_spec()
     spec["versions"][0]["goldens"] = {"configMap": "known-answers"}

@@ -108,6 +108,13 @@ def _none_cannot_split(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
         yield "spec.rollout.strategy"
 
 
+def _signature_source(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        signature = version.signature
+        if signature is not None and bool(signature.value) == bool(signature.uri):
+            yield f"spec.versions[{index}].signature"
+
+
 def _uri_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     for index, version in enumerate(spec.versions):
         uri = version.uri
@@ -220,6 +227,7 @@ _CHECKS: Mapping[str, Check] = {
     "shadow-percent": _shadow_percent,
     "mirror-version-exists": _mirror_version_exists,
     "none-cannot-split": _none_cannot_split,
+    "signature-source": _signature_source,
     "uri-shape": _uri_shape,
     "host-shape": _host_shape,
     "gateway-shape": _gateway_shape,

@@ -13,10 +13,17 @@ from typing import Any
 
 from slipway.api.versions import Runtime, Version
 
-__all__ = ["Revision", "definition_of", "revision_from_definition", "revision_of", "with_image"]
+__all__ = [
+    "Revision",
+    "definition_of",
+    "revision_from_definition",
+    "revision_of",
+    "template_of",
+    "with_image",
+    "with_template",
+]
 
 HASH_LENGTH = 8
-_NOT_PART_OF_PODS = frozenset({"signature"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ def definition_of(spec: Mapping[str, Any], version: str) -> dict[str, Any]:
     entry = next((item for item in spec.get("versions", ()) if item.get("name") == version), None)
     if entry is None:
         raise KeyError(version)
-    own = {key: value for key, value in entry.items() if key != "runtime" and key not in _NOT_PART_OF_PODS}
+    own = {key: value for key, value in entry.items() if key != "runtime"}
     runtime = _merge(spec.get("runtime") or {}, entry.get("runtime") or {})
     return {"version": own, "runtime": runtime}
 
@@ -74,6 +81,21 @@ def with_image(data: Mapping[str, Any], image: str) -> dict[str, Any]:
     a new default image, restarts no pod.
     """
     return {**data, "image": image}
+
+
+def with_template(data: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition that remembers the pod template it was first run with.
+
+    It is no part of the hash either. What a release of the operator makes of a definition may change; the pods of a
+    revision do not, or every upgrade of the operator would restart every model.
+    """
+    return {**data, "template": dict(template)}
+
+
+def template_of(revision: "Revision") -> Mapping[str, Any] | None:
+    """The pod template that a revision was first run with; None for one that has never run."""
+    template = revision.data.get("template")
+    return template if isinstance(template, Mapping) else None
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,12 @@ RULES: tuple[Rule, ...] = (
         ".rollout.strategy",
     ),
     Rule(
+        "signature-source",
+        "spec.versions[].signature",
+        "(has(self.value) && size(self.value) > 0) != (has(self.uri) && size(self.uri) > 0)",
+        "give the signature either as value or as uri",
+    ),
+    Rule(
         "uri-shape",
         "spec.versions[].uri",
         "(!self.startsWith('pvc:') || self.matches('^pvc://[a-z0-9][-.a-z0-9]*/.+$')) && "

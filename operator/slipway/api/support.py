@@ -6,10 +6,7 @@ from slipway.api.problems import FieldValue, Problem, fields_of
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.wire import SUPPORTED_KEY
 
-__all__ = ["SUPPORTED_SCHEMES", "unsupported_settings"]
-
-SUPPORTED_SCHEMES = ("file", "pvc")
-"""URI schemes of artefacts that servers can load."""
+__all__ = ["unsupported_settings"]
 
 
 def unsupported_settings(spec: ModelDeploymentSpec) -> Iterator[Problem]:
@@ -22,14 +19,6 @@ def unsupported_settings(spec: ModelDeploymentSpec) -> Iterator[Problem]:
         if message:
             refused = field.path
             yield Problem(field.path, "NotYetSupported", message)
-    for index, version in enumerate(spec.versions):
-        scheme = version.uri.partition(":")[0]
-        if scheme not in SUPPORTED_SCHEMES:
-            yield Problem(
-                f"spec.versions[{index}].uri",
-                "NotYetSupported",
-                f"artefacts from {scheme} are not supported yet; use pvc://CLAIM/path or file:///path",
-            )
 
 
 def _refusal(field: FieldValue) -> str:

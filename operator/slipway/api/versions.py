@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from slipway.api.scalars import Duration, Quantity
-from slipway.api.wire import LATER, WireModel, keyed_by, supported
+from slipway.api.wire import LATER, WireModel, keyed_by
 
 __all__ = [
     "Batching",
@@ -247,7 +247,7 @@ class RuntimeOverrides(WireModel):
     """Container image of this version's pods."""
     device: Device | None = None
     """Where the model computes."""
-    precision: Precision | None = Field(default=None, json_schema_extra=supported(Precision.FP32))
+    precision: Precision | None = None
     """The number format that the model computes in."""
     resources: dict[str, Any] | None = None
     """Resource requests and limits of the server container."""
@@ -278,11 +278,9 @@ class Version(WireModel):
     """Where the artefact lies: file:// pvc:// s3:// gs:// https:// hf:// oci:// or models:/."""
     sha256: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$")
     """SHA-256 of the artefact (a file, or the canonical digest of a folder), checked before it is loaded."""
-    format: Format = Field(
-        default=Format.AUTO, json_schema_extra=supported(Format.AUTO, Format.TORCHSCRIPT, Format.TORCH_EXPORT)
-    )
+    format: Format = Format.AUTO
     """File format of the artefact."""
-    signature: Signature | None = Field(default=None, json_schema_extra=LATER)
+    signature: Signature | None = None
     """Detached signature over the digest."""
     inputs: tuple[TensorSpec, ...] = Field(default=(), max_length=64, json_schema_extra=keyed_by("name"))
     """Declared input tensors; checked against what was loaded."""
@@ -290,7 +288,7 @@ class Version(WireModel):
     """Declared output tensors; checked against what was loaded."""
     goldens: Goldens | None = None
     """Requests that must give known answers before the version gets traffic."""
-    storage_secret: str = Field(default="", max_length=253, json_schema_extra=LATER)
+    storage_secret: str = Field(default="", max_length=253)
     """Secret with storage credentials, mounted into the pod by name; the operator itself never reads it."""
     runtime: RuntimeOverrides = RuntimeOverrides()
     """Settings of this version's pods, merged over spec.runtime."""
@@ -305,7 +303,7 @@ class Runtime(WireModel):
     """Container image; empty means the image that belongs to this release of the engine."""
     device: Device = Device.AUTO
     """Where the model computes."""
-    precision: Precision = Field(default=Precision.FP32, json_schema_extra=LATER)
+    precision: Precision = Precision.FP32
     """The number format that the model computes in."""
     resources: dict[str, Any] = Field(default_factory=dict)
     """Resource requests and limits of the server container."""

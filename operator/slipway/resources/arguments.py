@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from slipway.api.revisions import Revision
 from slipway.api.versions import TensorSpec
-from slipway.resources.artefacts import artefact_of
+from slipway.resources.artefacts import access_arguments, artefact_of
 from slipway.resources.durations import plain_duration
 from slipway.resources.shadow import SHADOW_FILE
 
@@ -25,6 +25,7 @@ def serve_arguments(model: str, revision: Revision) -> list[str]:
     arguments += ["--uri", artefact_of(version.uri).uri]
     if version.sha256:
         arguments += ["--sha256", version.sha256]
+    arguments += access_arguments(version)
     arguments += ["--format", version.format.value, "--device", runtime.device.value]
     arguments += ["--precision", runtime.precision.value]
     arguments += ["--max-batch-size", str(runtime.batching.max_size)]

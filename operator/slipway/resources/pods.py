@@ -5,7 +5,7 @@ from typing import Any
 
 from slipway.api.revisions import Revision
 from slipway.resources.arguments import GOLDENS_PATH, GRPC_PORT, HTTP_PORT, serve_arguments
-from slipway.resources.artefacts import artefact_of
+from slipway.resources.artefacts import supply_mounts, supply_volumes
 from slipway.resources.identity import Identity, RenderOptions, revision_labels
 from slipway.resources.overlay import lay_over
 from slipway.resources.shadow import shadow_mount, shadow_volume
@@ -46,7 +46,7 @@ def _annotations() -> dict[str, str]:
 
 def _pod_spec(identity: Identity, revision: Revision, options: RenderOptions) -> dict[str, Any]:
     runtime = revision.runtime
-    volumes = [{"name": "tmp", "emptyDir": {}}, shadow_volume(identity), *artefact_of(revision.version.uri).volumes()]
+    volumes = [{"name": "tmp", "emptyDir": {}}, shadow_volume(identity), *supply_volumes(revision.version)]
     if revision.version.goldens is not None:
         volumes.append({"name": "goldens", "configMap": {"name": revision.version.goldens.config_map}})
     spec: dict[str, Any] = {
@@ -68,7 +68,7 @@ def _server(identity: Identity, revision: Revision, options: RenderOptions) -> d
     mounts = [
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
         shadow_mount(),
-        *artefact_of(revision.version.uri).mounts(),
+        *supply_mounts(revision.version),
     ]
     if revision.version.goldens is not None:
         mounts.append({"name": "goldens", "mountPath": GOLDENS_PATH, "readOnly": True})
