@@ -252,4 +252,4 @@ async def test_the_number_of_queries_does_not_grow_with_objects(objects):
     fake = FakePrometheus(series)
     snapshot = await read(fake)
     assert len(snapshot.views) == objects
-    assert len(fake.queries) == 7
+    assert len(fake.queries) == 8

@@ -4,6 +4,8 @@ Range selectors answer with the scrapes themselves and their times. So nothing i
 instant queries cannot pass an old sample off as a present one.
 """
 
+from slipway.metrics.presets import FOREIGN_NAMES
+
 __all__ = ["DOWN", "GPU_RANGE", "gateway_query", "gpu_query", "server_queries"]
 
 DOWN = 'up{pod!="",namespace!=""} == 0'
@@ -28,6 +30,7 @@ def server_queries(evidence_range: float) -> tuple[str, ...]:
         'slipway_requests_total{shadow!="true"}' + reach,
         'slipway_request_duration_seconds_bucket{shadow!="true"}' + reach,
         f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total|slipway_shadow_comparisons_total"}}' + reach,
+        f'{{__name__=~"{FOREIGN_NAMES}",slipway_dev_revision!=""}}' + reach,
     )
 
 

@@ -8,6 +8,7 @@ from slipway.api.timestamps import whole_second
 from slipway.metrics.gpu import PodGpu
 from slipway.metrics.merging import largest, mean, merge, total
 from slipway.metrics.pods import BUCKETS, IN_FLIGHT, REQUESTS, Pace, PodMetrics, bucket_bound
+from slipway.metrics.presets import CACHE_USAGE
 from slipway.metrics.quantiles import quantile
 
 __all__ = ["revision_metrics"]
@@ -48,7 +49,7 @@ def revision_metrics(
         queue_time=_queue_time(fresh, silent, pace),
         gpu_utilization=utilization,
         gpu_source=source,
-        gpu_memory=merge((gpus.get(pod.pod, NO_GPU).memory for pod in fresh), largest, silent),
+        gpu_memory=merge((_memory(pod, gpus, pace) for pod in fresh), largest, silent),
         reporting_pods=frozenset(pod.pod for pod in fresh),
     )
 
@@ -87,6 +88,14 @@ def _busy(pod: PodMetrics, pace: Pace) -> Sample:
         return Sample(reason=f"{pod.pod} exports no {BUSY}")
     share = pod.rate(BUSY, pace)
     return replace(share, value=min(100 * share.value, 100.0)) if share.ok else share
+
+
+def _memory(pod: PodMetrics, gpus: Mapping[str, PodGpu], pace: Pace) -> Sample:
+    """Per cent; of the key-value cache where a server has one, since it holds all memory from its start."""
+    if next(pod.named(CACHE_USAGE), None) is None:
+        return gpus.get(pod.pod, NO_GPU).memory
+    share = pod.gauge(CACHE_USAGE, pace)
+    return replace(share, value=100 * share.value) if share.ok else share
 
 
 def _served(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -> Sample:

@@ -9,6 +9,7 @@ from typing import Any
 from slipway.api.samples import MISSING, MetricsView, Quality, RevisionMetrics, Sample
 from slipway.metrics.gpu import PodGpu, attribute
 from slipway.metrics.pods import Pace, PodKey, PodMetrics
+from slipway.metrics.presets import translated
 from slipway.metrics.revision import revision_metrics
 from slipway.metrics.traces import Trace, parse, stitch
 
@@ -51,7 +52,7 @@ class Answers:
 
 def read_answers(answers: Answers, now: float, rate_window: float, scrape_interval: float) -> Snapshot:
     """Build the snapshot; times in seconds. Raises :class:`slipway.metrics.traces.AnswerError` for unexpected JSON."""
-    pods = _pods(trace for result in answers.servers for trace in parse(result))
+    pods = _pods(own for result in answers.servers for trace in parse(result) for own in translated(trace))
     gpus = attribute(parse(answers.gpus), now)
     down = {(trace.labels.get("namespace", ""), trace.labels.get("pod", "")) for trace in parse(answers.down)}
     models: dict[tuple[str, str], dict[PodKey, PodMetrics]] = {}

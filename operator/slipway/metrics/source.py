@@ -21,7 +21,7 @@ LONGEST_ERROR = 300
 
 
 class PrometheusSource:
-    """Reads Prometheus: seven queries per snapshot, however many ModelDeployments there are, and one per expression
+    """Reads Prometheus: eight queries per snapshot, however many ModelDeployments there are, and one per expression
     that a user has written into a check.
 
     Times are in seconds. ``rate_window`` is what rates are taken over, ``evidence_range`` how far raw scrapes reach
