@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from slipway.api.revisions import revision_from_definition
 from slipway.engine.decide import Options, decide
-from slipway.resources import Identity, RenderOptions, desired, workloads  # type: ignore[attr-defined]
+from slipway.resources import Identity, RenderOptions, desired, workloads
 
 from tests.decide.world import World, serving
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from slipway.api.observed import Observed
-from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image
+from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image, with_template
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
 from slipway.api.versions import Runtime
+from slipway.resources import Identity, RenderOptions, pod_template
 from slipway.rollout import ExperimentTarget
 
 __all__ = ["experiment_targets", "gpus_per_pod", "lost_revisions", "revisions_to_keep", "with_losses"]
@@ -76,8 +77,16 @@ def revisions_to_keep(
         if known is not None:
             result[name] = _from_definition(observed.name, name, known.data)
         elif name in described:
-            result[name] = revision_from_definition(observed.name, with_image(described[name].data, runtime_image))
+            result[name] = _first_run(described[name], observed, runtime_image)
     return result
+
+
+def _first_run(revision: Revision, observed: Observed, runtime_image: str) -> Revision:
+    """A revision with what it keeps for life: the default image and the pod template of the day."""
+    imaged = revision_from_definition(observed.name, with_image(revision.data, runtime_image))
+    identity = Identity(observed.name, observed.namespace, observed.uid)
+    template = pod_template(identity, imaged, RenderOptions(runtime_image=runtime_image))
+    return revision_from_definition(observed.name, with_template(imaged.data, template))
 
 
 def _described(name: str, raw_spec: Mapping[str, Any], spec: ModelDeploymentSpec) -> list[Revision]:

@@ -10,6 +10,7 @@ from slipway.resources.identity import (
     RenderOptions,
     service_host,
 )
+from slipway.resources.pods import pod_template
 
 __all__ = [
     "APPLIED_HASH",
@@ -20,5 +21,6 @@ __all__ = [
     "Identity",
     "RenderOptions",
     "desired",
+    "pod_template",
     "service_host",
 ]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from slipway.api.revisions import Revision
+from slipway.api.revisions import Revision, template_of
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import VersionStatus
 from slipway.resources.identity import (
@@ -55,7 +55,7 @@ def deployment(
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "progressDeadlineSeconds": max(1, int(spec.rollout.progress_deadline.seconds)),
             "revisionHistoryLimit": 1,
-            "template": pod_template(identity, revision, options),
+            "template": template_of(revision) or pod_template(identity, revision, options),
         },
     }
 
