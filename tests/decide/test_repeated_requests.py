@@ -68,6 +68,14 @@ def test_a_candidate_that_answers_the_same_is_switched_to() -> None:
     assert shares == {0, 100}
 
 
+def test_answers_are_compared_even_where_no_check_says_so() -> None:
+    world = shadowing({"name": "errors", "metric": "errorRate", "maxValue": "0.05"})
+    world.differing = 2
+    world.run(120)
+    assert world.status.history[-1].outcome is Outcome.ROLLED_BACK
+    assert {check.name: check.verdict.value for check in world.status.analysis}["agreement"] == "Harmful"
+
+
 def test_one_that_answers_otherwise_never_serves_anybody() -> None:
     world = shadowing()
     world.differing = 2

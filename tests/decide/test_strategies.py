@@ -146,6 +146,23 @@ def test_a_revision_that_nothing_describes_is_kept_as_it_is_and_said_to_be_lost(
     assert entry.weight.intended == 100
 
 
+def test_a_lost_revision_can_be_left_behind() -> None:
+    world = serving()
+    stable = world.revision("v1")
+    versions = [entry for entry in world.raw["spec"]["versions"] if entry["name"] != "v1"]
+    world.raw["spec"] = world.raw["spec"] | {"versions": versions, "serve": "v2"}
+    del world.definitions[stable]
+    spared = 0
+    for _ in range(300):
+        decision = world.tick()
+        spared += stable in decision.lost
+        entry = world.status.revision(stable)
+        assert entry is None or stable in decision.lost or entry.replicas == 0
+    assert spared > 0
+    assert {entry.name for entry in world.status.versions} == {"v2"}
+    assert world.status.phase is Phase.READY
+
+
 def test_requests_that_show_other_shares_than_the_router_are_told_after_a_while() -> None:
     world = serving()
     world.serve("v2")

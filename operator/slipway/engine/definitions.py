@@ -6,7 +6,7 @@ from typing import Any
 from slipway.api.observed import Observed
 from slipway.api.revisions import Revision, revision_from_definition, revision_of, with_image, with_template
 from slipway.api.spec import ModelDeploymentSpec
-from slipway.api.status import ModelDeploymentStatus
+from slipway.api.status import ModelDeploymentStatus, Role
 from slipway.api.versions import Runtime
 from slipway.resources import Identity, RenderOptions, pod_template
 from slipway.rollout import ExperimentTarget
@@ -100,8 +100,15 @@ def _from_definition(owner: str, name: str, data: Mapping[str, Any]) -> Revision
 
 
 def lost_revisions(status: ModelDeploymentStatus, revisions: Mapping[str, Revision]) -> frozenset[str]:
-    """Live revisions that nothing describes any more: their objects stay as they are and cannot be changed."""
-    return frozenset(entry.revision for entry in status.versions if entry.revision not in revisions)
+    """Live revisions that nothing describes any more: their objects stay as they are and cannot be changed.
+
+    One that is on its way out and is to have no pods any more is not among them: it goes with its Deployment.
+    """
+    return frozenset(
+        entry.revision
+        for entry in status.versions
+        if entry.revision not in revisions and (entry.role is not Role.RETIRING or entry.replicas > 0)
+    )
 
 
 def with_losses(status: ModelDeploymentStatus, lost: frozenset[str]) -> ModelDeploymentStatus:
