@@ -7,5 +7,6 @@ from slipway.analysis.assessment import Assessment, assess
 from slipway.analysis.breakers import Breaker, tripped
 from slipway.analysis.expressions import Subject, expressions
 from slipway.analysis.reasons import Reason
+from slipway.analysis.shadowing import with_agreement
 
-__all__ = ["Assessment", "Breaker", "Reason", "Subject", "assess", "expressions", "tripped"]
+__all__ = ["Assessment", "Breaker", "Reason", "Subject", "assess", "expressions", "tripped", "with_agreement"]

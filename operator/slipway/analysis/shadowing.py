@@ -8,16 +8,31 @@ from slipway.analysis.judging import FEWEST_WINDOWS, Trial
 from slipway.analysis.ledger import Ledger
 from slipway.analysis.reasons import Reason
 from slipway.analysis.windows import Source, closed_windows, shadow_series
-from slipway.api.rollout import Check
+from slipway.api.rollout import Analysis, Check, MetricKind
 from slipway.api.samples import ShadowPair, ShadowResult
 from slipway.api.scalars import DecimalString
 from slipway.api.status import CheckStatus, Verdict
 
-__all__ = ["agreement_definition", "judge_agreement"]
+__all__ = ["agreement_definition", "judge_agreement", "with_agreement"]
 
 MIN_VALUE = 0.99
 """Smallest tolerated share of equal answers where the check names none."""
 LARGEST_LOG = 700.0
+
+
+def with_agreement(analysis: Analysis) -> Analysis:
+    """The analysis of a strategy that compares answers: with a check of them, even where the user names none.
+
+    No checks at all stay none: that turns every comparison off.
+    """
+    if not analysis.checks or any(check.metric is MetricKind.SHADOW_AGREEMENT for check in analysis.checks):
+        return analysis
+    taken = {check.name for check in analysis.checks}
+    name = "agreement"
+    while name in taken:
+        name = f"shadow-{name}"
+    implied = Check(name=name, metric=MetricKind.SHADOW_AGREEMENT)
+    return analysis.model_copy(update={"checks": (*analysis.checks, implied)})
 
 
 def agreement_definition(check: Check) -> str:

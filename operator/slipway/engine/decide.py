@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from slipway.analysis import Subject, assess, expressions, tripped
+from slipway.analysis import Subject, assess, expressions, tripped, with_agreement
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
@@ -187,9 +187,10 @@ def _judge(
         return status.analysis, NO_JUDGEMENT, None
     view = observed.of(candidate.revision)
     has_weight = candidate.weight.intended > 0
-    observed_now = rollout.outcome is None and (has_weight or rollout.strategy is Strategy.SHADOW)
+    shadowing = rollout.strategy is Strategy.SHADOW
+    observed_now = rollout.outcome is None and (has_weight or shadowing)
     assessment = assess(
-        spec.rollout.analysis,
+        with_agreement(spec.rollout.analysis) if shadowing else spec.rollout.analysis,
         status.analysis,
         rollout_id=evidence_id(rollout),
         candidate=candidate.revision,
