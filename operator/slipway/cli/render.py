@@ -66,10 +66,12 @@ def rendered(
 def _live(
     name: str, raw: Mapping[str, Any], spec: ModelDeploymentSpec, moment: Moment
 ) -> list[tuple[VersionStatus, Revision]]:
-    """The versions that have pods: the served one, or in a rollout another one beside it."""
+    """The versions that have pods: the served one and experiments, and in a rollout another one beside them."""
     operator = spec.autoscaling.mode is ScalingMode.OPERATOR
     replicas = spec.autoscaling.min_replicas if operator else spec.replicas
-    shares = [(spec.served, Role.STABLE, 100 - moment.weight, replicas)]
+    experiments = [item for item in spec.traffic.experiments if item.version != moment.candidate]
+    rest = max(0, 100 - moment.weight - sum(item.weight for item in experiments))
+    shares = [(spec.served, Role.STABLE, rest, replicas)]
     if moment.candidate:
         if spec.version(moment.candidate) is None or moment.candidate == spec.served:
             raise InvalidSpecError(f"--candidate: {moment.candidate} is no version beside the served one")
@@ -78,12 +80,19 @@ def _live(
         raise InvalidSpecError("--weight: needs --candidate")
     if not 0 <= moment.weight <= 100:
         raise InvalidSpecError("--weight: must lie between 0 and 100")
+    shares += [(item.version, Role.EXPERIMENT, item.weight, 1) for item in experiments]
     live = []
     for version, role, weight, count in shares:
         revision = revision_of(name, raw, version)
         share = VersionWeight(intended=weight)
         entry = VersionStatus(
-            name=version, revision=revision.name, role=role, replicas=count, subset=True, weight=share
+            name=version,
+            revision=revision.name,
+            role=role,
+            replicas=count,
+            subset=True,
+            weight=share,
+            matched=role is Role.EXPERIMENT,
         )
         live.append((entry, revision))
     return live
