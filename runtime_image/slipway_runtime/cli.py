@@ -69,7 +69,33 @@ def _parser() -> argparse.ArgumentParser:
     digest = commands.add_parser("digest", help="print the SHA-256 that --sha256 takes, of a file or a folder")
     digest.add_argument("path", type=Path)
     digest.add_argument("--lines", action="store_true", help="print a folder's lines, which a signature signs")
+    _add_export(commands.add_parser("export", help="write weights with a model class as a program, and compare"))
+    _add_verify(commands.add_parser("verify", help="compare the answers of two models; exit code 1 if they differ"))
     return parser
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("source", help="path or URI of the model")
+    export.add_argument("--to", required=True, choices=("torch-export", "torchscript", "onnx"))
+    export.add_argument("--output", type=Path, required=True)
+    export.add_argument("--max-rows", type=_whole(2), default=1024, help="largest batch of a torch.export program")
+    _add_comparison(export)
+
+
+def _add_verify(verify: argparse.ArgumentParser) -> None:
+    verify.add_argument("first", help="path or URI of the reference")
+    verify.add_argument("second", help="path or URI of the other model")
+    verify.add_argument("--precision", type=Precision, default=Precision.FP32, help="of the other model")
+    verify.add_argument("--goldens", type=Path, help="requests to run, as --warmup-file; default: made-up ones")
+    verify.add_argument("--write-goldens", type=Path, help="write the requests with the reference's answers here")
+    _add_comparison(verify)
+
+
+def _add_comparison(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rtol", type=float, default=1e-3)
+    parser.add_argument("--atol", type=float, default=1e-5)
+    parser.add_argument("--inputs", default="", help="declared inputs, as for serve")
+    parser.add_argument("--outputs", default="", help="declared outputs, as for serve")
 
 
 def _add_serve(serve: argparse.ArgumentParser) -> None:
@@ -168,6 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "digest":
             sys.stdout.write(folder_lines(given.path) if given.lines else f"{digest_of(given.path)}\n")
             return ExitCode.OK
+        if given.command in ("export", "verify"):
+            from slipway_runtime.export import commands
+
+            return commands.run_export(given) if given.command == "export" else commands.run_verify(given)
         settings = _settings(given)
     except Refusal as refusal:
         write_termination_message(refusal)

@@ -224,6 +224,7 @@ def _result_of(loading: asyncio.Future[WarmModel]) -> WarmModel:
 def load_warm(settings: ServeSettings) -> WarmModel:
     """Verify, load and warm the model: everything between a URI and readiness. Raises Refusal."""
     from slipway_runtime.artefact.arrival import arrived
+    from slipway_runtime.models.fidelity import compare_with_fp32
     from slipway_runtime.models.loading import load
 
     goldens = [] if settings.warmup.file is None else read_goldens(settings.warmup.file)
@@ -236,4 +237,5 @@ def load_warm(settings: ServeSettings) -> WarmModel:
         max_rows = limit if loaded.max_rows is None else min(limit, loaded.max_rows)
         sizes = sorted({1, max_rows}) if program.signature.batched else [1]
         timings = warm_up(program, settings.warmup.requests, sizes, loaded.free, goldens)
+        compare_with_fp32(artefact, settings.model, loaded, [one.request.inputs for one in goldens], sizes[-1])
         return WarmModel(program, max_rows, timings, artefact.digest)

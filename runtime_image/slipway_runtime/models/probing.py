@@ -83,10 +83,11 @@ def close(left: Tensor, right: Tensor) -> bool:
     if not left.datatype.is_float:
         return bool(np.array_equal(left.array, right.array))
     tolerance = 1e-2 if left.datatype in (Datatype.FP16, Datatype.BF16) else 1e-3
-    return bool(np.allclose(_floats(left), _floats(right), rtol=tolerance, atol=tolerance, equal_nan=True))
+    return bool(np.allclose(floats(left), floats(right), rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
-def _floats(tensor: Tensor) -> Array:
+def floats(tensor: Tensor) -> Array:
+    """The values of a floating-point tensor as NumPy floats (BF16, whose bits are carried, as float32)."""
     if tensor.datatype is Datatype.BF16:
         return (tensor.array.astype(np.uint32) << 16).view(np.float32)
     return tensor.array
