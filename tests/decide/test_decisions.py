@@ -116,6 +116,30 @@ def test_suspend_keeps_everything_and_says_so() -> None:
     assert world.status.stable == "v1"
 
 
+def test_a_suspended_object_tells_what_happens_to_it() -> None:
+    world = serving()
+    world.raw["spec"] = world.raw["spec"] | {"suspend": True}
+    world.reconcile()
+    assert world.condition("Available")[0] == "True"
+    for pod in world.pods[world.revision("v1")]:
+        pod.ready_at = world.now + 1000
+    world.reconcile()
+    assert world.condition("Available") == ("False", "NothingServes")
+
+
+def test_an_action_on_a_suspended_object_is_refused_and_not_kept_for_later() -> None:
+    world = serving()
+    world.raw["spec"] = world.raw["spec"] | {"suspend": True}
+    world.act("Retry")
+    world.reconcile()
+    answer = world.status.last_action
+    assert (answer.id, answer.result) == (world.status.action.id, "Refused")
+    assert "spec.suspend" in answer.message
+    world.raw["spec"] = world.raw["spec"] | {"suspend": False}
+    world.reconcile()
+    assert world.status.last_action == answer
+
+
 def test_an_edited_definition_of_the_served_version_is_rolled_out_as_a_candidate() -> None:
     world = serving()
     before = world.revision("v1")

@@ -37,6 +37,7 @@ from slipway.engine.definitions import (
 from slipway.engine.display import with_display
 from slipway.engine.relapse import evidence_id, relapse
 from slipway.engine.sizing import capacities, scale
+from slipway.engine.standstill import at_standstill
 from slipway.engine.summary import Blocked, summarise
 from slipway.rollout import RolloutRequest, Target, advance
 
@@ -81,12 +82,13 @@ def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, opt
     validated = validate(raw)
     if validated.spec is None:
         blocked = Blocked(validated.reason, validated.message)
-        return Decision(summarise(status, None, observed, options.cluster_domain, now, blocked), events=broken)
+        still = at_standstill(status, observed, metrics, blocked, now)
+        return Decision(summarise(still, None, observed, options.cluster_domain, now, blocked), events=broken)
     spec = validated.spec
     blocked_by = _blocked(spec, observed)
     if blocked_by is not None:
-        looked = with_display(status, observed, metrics)
-        return Decision(summarise(looked, spec, observed, options.cluster_domain, now, blocked_by), spec, events=broken)
+        still = at_standstill(status, observed, metrics, blocked_by, now)
+        return Decision(summarise(still, spec, observed, options.cluster_domain, now, blocked_by), spec, events=broken)
     return _proceed(raw, spec, status, observed, metrics, options, now, broken)
 
 
