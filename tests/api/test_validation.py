@@ -105,6 +105,11 @@ def test_invalid_comes_before_unsupported() -> None:
         ({"virtualService": {"delegate": True}, "gateways": ["a/b"]}, "gateways", "root VirtualService"),
         ({"auth": {"jwt": {"jwksUri": "https://issuer.example.com/keys"}}}, "auth.jwt.issuer", "is required"),
         ({"mirror": {"version": "v2", "percent": 5}}, "mirror.version", "v2 has no pods"),
+        (
+            {"resilience": {"outlierDetection": {"interval": "0s"}}},
+            "resilience.outlierDetection.interval",
+            "consecutiveErrors 0 turns ejection off",
+        ),
     ],
 )
 def test_what_a_provider_cannot_do_is_refused(traffic: dict[str, Any], field: str, words: str) -> None:

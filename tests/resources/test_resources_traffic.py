@@ -82,7 +82,17 @@ def test_no_user_is_kept_by_a_revision_without_weight_or_pods() -> None:
 
 def test_no_cookie_unless_asked_for() -> None:
     for share in route(rendered(), "default")["route"]:
-        assert share["headers"] == {"response": {"set": share["headers"]["response"]["set"]}}
+        assert set(share["headers"]["response"]) == {"set"}
+
+
+def test_no_limit_is_said_as_each_provider_says_it() -> None:
+    """Istio's schema refuses durations below a millisecond; Gateway API means no limit by 0s."""
+    unlimited = {"timeout": "0s", "retries": {"attempts": 2, "perTryTimeout": "0s"}}
+    for item in only(rendered(resilience=unlimited), "VirtualService")["spec"]["http"]:
+        assert "timeout" not in item
+        assert item["retries"] == {"attempts": 2, "retryOn": "connect-failure,refused-stream,unavailable"}
+    objects = rendered(provider="gateway-api", resilience={"timeout": "0s"})
+    assert all(rule["timeouts"] == {"request": "0s"} for rule in http_route(objects)["spec"]["rules"])
 
 
 # ---------------------------------------------------------------- mirror and delegate

@@ -39,6 +39,9 @@ _BEYOND: Mapping[Provider, frozenset[str]] = {
 }
 """Fields by provider that have to stay at their defaults."""
 
+SHORTEST_DURATION = 0.001
+"""Seconds; Istio's schema refuses less."""
+
 _INSTEAD: Mapping[Provider, str] = {
     Provider.GATEWAY_API: "Gateway API has no means for it; leave it out, or set provider istio",
     Provider.NONE: "a plain Service has no means for it; leave it out, or choose a provider that routes",
@@ -56,6 +59,7 @@ def beyond_provider(spec: ModelDeploymentSpec) -> Iterator[Problem]:
             yield _problem(field.path, f"cannot be set with provider {traffic.provider}: {_INSTEAD[traffic.provider]}")
     if traffic.provider is Provider.GATEWAY_API:
         yield from _foreign_conditions(traffic)
+    yield from _ejection(traffic)
     yield from _delegate(traffic)
     yield from _token(traffic)
     yield from _mirror(spec)
@@ -91,6 +95,14 @@ def _foreign_conditions(traffic: Traffic) -> Iterator[Problem]:
                     "cannot be said by an HTTPRoute, which knows uri, method, headers and queryParams with one exact "
                     "or regex value each",
                 )
+
+
+def _ejection(traffic: Traffic) -> Iterator[Problem]:
+    ejection = traffic.resilience.outlier_detection
+    for name, value in (("interval", ejection.interval), ("ejectionTime", ejection.ejection_time)):
+        if ejection.consecutive_errors and value.seconds < SHORTEST_DURATION:
+            path = f"spec.traffic.resilience.outlierDetection.{name}"
+            yield _problem(path, "must be at least 1ms; consecutiveErrors 0 turns ejection off")
 
 
 def _delegate(traffic: Traffic) -> Iterator[Problem]:

@@ -67,7 +67,7 @@ class Retries(WireModel):
     attempts: int = Field(default=0, ge=0, le=10)
     """Retries after the first try; 0 turns the mesh's own retries off as well."""
     per_try_timeout: Duration = Duration("10s")
-    """Longest time of one try."""
+    """Longest time of one try; 0s sets no limit."""
     on: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
         default=("connect-failure", "refused-stream", "unavailable"), max_length=16, json_schema_extra=SET
     )
@@ -96,7 +96,7 @@ class Resilience(WireModel):
     """Time-outs, retries and ejection in the mesh."""
 
     timeout: Duration = Duration("30s")
-    """Longest time of a request, retries included."""
+    """Longest time of a request, retries included; 0s sets no limit."""
     retries: Retries = Retries()
     """Retries by the mesh."""
     outlier_detection: OutlierDetection = OutlierDetection()

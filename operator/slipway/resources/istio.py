@@ -20,6 +20,8 @@ __all__ = ["destination_rule", "virtual_service"]
 
 API_VERSION = "networking.istio.io/v1"
 MESH_GATEWAY = "mesh"
+SHORTEST_DURATION = 0.001
+"""Seconds; Istio's schema refuses less. A limit of 0 is no limit, which Istio means by leaving it out."""
 
 
 def destination_rule(
@@ -116,7 +118,9 @@ class _Port:
             # The list form, mirrors, is unknown to older releases.
             item["mirror"] = self._place(route.copies.entry)
             item["mirrorPercentage"] = {"value": route.copies.percent}
-        return item | {"timeout": plain_duration(resilience.timeout), "retries": _retries(resilience)}
+        if resilience.timeout.seconds >= SHORTEST_DURATION:
+            item["timeout"] = plain_duration(resilience.timeout)
+        return item | {"retries": _retries(resilience)}
 
     def _concerns(self, match: Mapping[str, Any]) -> bool:
         """Whether a condition can hold here: one may name a port, ours or that of a gateway."""
@@ -141,8 +145,7 @@ def _retries(resilience: Resilience) -> dict[str, Any]:
     retries = resilience.retries
     if retries.attempts == 0:
         return {"attempts": 0}
-    return {
-        "attempts": retries.attempts,
-        "perTryTimeout": plain_duration(retries.per_try_timeout),
-        "retryOn": ",".join(retries.on),
-    }
+    written: dict[str, Any] = {"attempts": retries.attempts, "retryOn": ",".join(retries.on)}
+    if retries.per_try_timeout.seconds >= SHORTEST_DURATION:
+        written["perTryTimeout"] = plain_duration(retries.per_try_timeout)
+    return written
