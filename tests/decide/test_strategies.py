@@ -11,7 +11,8 @@ GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
 
 
 def rollout(**changes: Any) -> dict[str, Any]:
-    return model_deployment()["spec"]["rollout"] | changes
+    plain: dict[str, Any] = model_deployment()["spec"]["rollout"]
+    return plain | changes
 
 
 def with_traffic(world: World, **traffic: Any) -> None:

@@ -54,7 +54,7 @@ def test_stable_and_candidate_share_the_rest() -> None:
     world.run(30)
     world.serve("v2")
     world.judge(SAFE)
-    seen = []
+    seen: list[tuple[int, int, int]] = []
     for _ in range(100):
         world.run(1)
         if not seen or seen[-1] != weights(world):

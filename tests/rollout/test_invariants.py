@@ -1,5 +1,7 @@
 """The invariants of a rollout over random sequences of events, crashes of the operator among them."""
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -37,7 +39,7 @@ class RolloutMachine(RuleBasedStateMachine):
         gpus: tuple[int, int, int],
         leave: float,
     ) -> None:
-        rollout = {
+        rollout: dict[str, Any] = {
             "promotion": "Manual" if manual else "Automatic",
             "analysis": {"onHarm": on_harm},
             "strategy": strategy,

@@ -1,5 +1,7 @@
 """Rollouts within a bound on GPUs: pods are swapped in place, and never more GPUs used than allowed."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from slipway.rollout.surge import Surge
 from tests.rollout.world import HARMFUL, SAFE, UNDECIDED, World, serving
 
 
-def swapping(replicas: int, surge: int, gpus: tuple[int, int] = (1, 1), **rollout: object) -> World:
+def swapping(replicas: int, surge: int, gpus: tuple[int, int] = (1, 1), **rollout: Any) -> World:
     """Stable with so many replicas, each version with GPUs, pods that end slowly."""
     world = serving(replicas=replicas, maxSurgeGPUs=surge, **rollout)
     world.gpus = {"v1": gpus[0], "v2": gpus[1], "v3": 1}

@@ -213,6 +213,8 @@ class World:
         for revision in tuple(self.pods):
             if self.status.revision(revision) is None:
                 del self.pods[revision]
+        if self.mesh_missing:
+            return
         self.subsets = {entry.revision for entry in self.status.versions if entry.subset}
         routed = {entry.revision: entry.weight.intended for entry in self.status.versions if entry.subset}
         if sum(routed.values()) == 100:
