@@ -274,7 +274,7 @@ def test_http_routes_split_over_one_service_per_revision() -> None:
     for rule in written["rules"]:
         assert rule["timeouts"] == {"request": "30s"}
         for ref in rule["backendRefs"]:
-            (changes,) = (item["responseHeaderModifier"] for item in ref["filters"])
+            changes = next(item["responseHeaderModifier"] for item in ref["filters"] if "Response" in item["type"])
             assert changes["set"][0]["name"] == "x-model-version"
 
 
