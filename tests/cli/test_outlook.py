@@ -79,3 +79,18 @@ def test_the_tree_is_drawn_to_its_end() -> None:
     assert sum(line.startswith("└─ ") for line in lines) == 1
     assert lines[-1].startswith("   └─ ")
     assert any("check errors: Undecided (CollectingEvidence): 1/610 bad, stable 6/5480" in line for line in lines)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(-90, "the pods of v0 go in 1m30s"), (1, "the pods of v0 are going")])
+def test_what_is_kept_for_a_while_goes_at_its_time(seconds: float, words: str) -> None:
+    kept = {"name": "v0", "revision": "sentiment-v0-0", "role": "Previous", "retireAt": before(seconds)}
+    status = ModelDeploymentStatus.from_wire({"phase": "Ready", "observedGeneration": 2, "versions": [kept]})
+    assert next_lines("sentiment", None, status, 2, NOW) == [words]
+
+
+def test_a_step_that_waits_for_a_person_has_no_hold() -> None:
+    held = obj(rollout=STATUS["rollout"] | {"step": 1, "stepStartedAt": before(1), "reason": "AwaitingPromotion"})
+    held["spec"] = held["spec"] | {"rollout": {"steps": [{"weight": 5, "pause": {}}]}}
+    status = ModelDeploymentStatus.from_wire(held["status"])
+    lines = next_lines("sentiment", ModelDeploymentSpec.from_wire(held["spec"]), status, 2, NOW)
+    assert not [line for line in lines if "hold" in line]

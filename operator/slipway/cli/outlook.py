@@ -74,8 +74,9 @@ def _observing(
 ) -> Iterator[str]:
     started = parse_time(rollout.step_started_at)
     if spec is not None and started is not None and 0 < rollout.step <= len(spec.rollout.steps):
-        hold = spec.rollout.steps[rollout.step - 1].hold.seconds
-        if started + hold > now:
+        step = spec.rollout.steps[rollout.step - 1]
+        hold = step.hold.seconds
+        if step.pause is None and started + hold > now:
             yield f"the hold of step {rollout.step} ends in {format_duration(started + hold - now)}"
     waiting = [check for check in status.analysis if check.verdict is not Verdict.SAFE]
     for check in waiting:
@@ -84,7 +85,7 @@ def _observing(
             yield f"check {check.name} needs about {needed} more requests{time}"
         else:
             yield f"check {check.name} is {check.verdict}: {check.reason}"
-    yield f"then: {after}" if waiting or rollout.reason == "Holding" else after
+    yield f"then: {after}"
 
 
 def _duration_of(status: ModelDeploymentStatus, requests: int) -> str:
@@ -107,6 +108,11 @@ def _after(spec: ModelDeploymentSpec | None, rollout: RolloutStatus) -> str:
 
 
 def _retirements(status: ModelDeploymentStatus, now: float) -> list[str]:
-    return [
-        f"the pods of {entry.name} go {until(entry.retire_at, now)}" for entry in status.versions if entry.retire_at
-    ]
+    lines = []
+    for entry in status.versions:
+        at = parse_time(entry.retire_at)
+        if at is not None:
+            lines.append(
+                f"the pods of {entry.name} {'are going' if at <= now else f'go {until(entry.retire_at, now)}'}"
+            )
+    return lines
