@@ -47,12 +47,18 @@ def test_default_route_is_weighted_complete_and_last() -> None:
             {
                 "destination": {"host": HOST, "subset": stable.revision, "port": {"number": 80}},
                 "weight": 75,
-                "headers": {"response": {"set": {"x-model-version": "v1"}}},
+                "headers": {
+                    "request": {"remove": ["x-slipway-shadow"]},
+                    "response": {"set": {"x-model-version": "v1"}},
+                },
             },
             {
                 "destination": {"host": HOST, "subset": candidate.revision, "port": {"number": 80}},
                 "weight": 25,
-                "headers": {"response": {"set": {"x-model-version": "v2"}}},
+                "headers": {
+                    "request": {"remove": ["x-slipway-shadow"]},
+                    "response": {"set": {"x-model-version": "v2"}},
+                },
             },
         ],
         "timeout": "30s",

@@ -12,7 +12,7 @@ from slipway.api.status import VersionStatus
 from slipway.resources.affinity import set_cookie
 from slipway.resources.durations import compound_duration
 from slipway.resources.identity import Identity, metadata
-from slipway.resources.routing import VERSION_HEADER, Route, Target, routes
+from slipway.resources.routing import SHADOW_HEADER, VERSION_HEADER, Route, Target, routes
 from slipway.resources.services import SERVICE_GRPC_PORT, SERVICE_HTTP_PORT
 
 __all__ = ["GRPC_SUFFIX", "http_routes"]
@@ -124,5 +124,8 @@ def _backend(target: Target, port: int, spec: ModelDeploymentSpec, *, draws: boo
         "name": target.entry.revision,
         "port": port,
         "weight": target.weight,
-        "filters": [{"type": "ResponseHeaderModifier", "responseHeaderModifier": changes}],
+        "filters": [
+            {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": [SHADOW_HEADER]}},
+            {"type": "ResponseHeaderModifier", "responseHeaderModifier": changes},
+        ],
     }

@@ -13,7 +13,7 @@ from slipway.api.traffic import OutlierDetection, Resilience, SessionAffinity
 from slipway.resources.affinity import set_cookie
 from slipway.resources.durations import plain_duration
 from slipway.resources.identity import Identity, RenderOptions, metadata, selector_labels, service_host
-from slipway.resources.routing import VERSION_HEADER, Route, Target, routes
+from slipway.resources.routing import SHADOW_HEADER, VERSION_HEADER, Route, Target, routes
 from slipway.resources.services import SERVICE_GRPC_PORT, SERVICE_HTTP_PORT
 
 __all__ = ["destination_rule", "virtual_service"]
@@ -134,7 +134,7 @@ class _Port:
         return {
             "destination": self._place(target.entry),
             "weight": target.weight,
-            "headers": {"response": response},
+            "headers": {"request": {"remove": [SHADOW_HEADER]}, "response": response},
         }
 
     def _place(self, entry: VersionStatus) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from slipway.api.traffic import SessionAffinity
 from slipway.resources.affinity import cookie_pattern
 from slipway.resources.shares import pinned, weights
 
-__all__ = ["DEFAULT_ROUTE", "VERSION_HEADER", "Copies", "Route", "Target", "routes"]
+__all__ = ["DEFAULT_ROUTE", "SHADOW_HEADER", "VERSION_HEADER", "Copies", "Route", "Target", "routes"]
 
 VERSION_HEADER = "x-model-version"
 """Header by which every answer tells its version."""
+SHADOW_HEADER = "x-slipway-shadow"
+"""Header of requests that servers repeat or the operator makes, and do not count; users' requests are cleared of it."""
 DEFAULT_ROUTE = "default"
 """Name of the weighted route that requests without a pin take."""
 
