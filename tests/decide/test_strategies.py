@@ -190,3 +190,19 @@ def test_a_router_that_does_not_follow_is_told_once_settling_takes_too_long() ->
     assert world.condition("TrafficApplied") == ("Unknown", "WaitingForMesh")
     world.run(15)
     assert world.condition("TrafficApplied") == ("False", "WaitingForMesh")
+
+
+def test_a_return_that_takes_too_long_is_stalled_and_goes_on() -> None:
+    world = serving()
+    world.serve("v2")
+    while world.weight("v2") < 10:
+        world.tick()
+    world.frozen = True
+    world.act("Abort")
+    world.run(140, step=2)
+    assert world.status.phase is Phase.ROLLING_BACK
+    assert world.condition("Stalled")[0] == "True"
+    world.frozen = False
+    world.run(20)
+    assert world.status.history[-1].outcome is Outcome.ABORTED
+    assert world.weight("v1") == 100

@@ -151,3 +151,14 @@ def test_experiments_stay_beside_every_strategy(strategy: str) -> None:
         assert sum(weights(world)) == 100
     assert weights(world) == (0, 80, 20)
     assert world.entry("v2").role is Role.STABLE
+
+
+def test_a_lost_status_keeps_the_experiments_weight() -> None:
+    world = with_experiment()
+    world.run(30)
+    world.status = type(world.status)()
+    for _ in range(40):
+        world.run(1)
+        assert weights(world) == (80, 0, 20)
+    assert world.entry("v1").role is Role.STABLE
+    assert world.entry("v3").role is Role.EXPERIMENT
