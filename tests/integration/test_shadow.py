@@ -1,7 +1,9 @@
 """Strategy Shadow for real: stable's servers repeat requests to a candidate that serves nobody."""
 
+import aiohttp
 import pytest
 
+from e2e.sandbox.controllers.client import PODS
 from tests.integration.bench import failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
@@ -21,6 +23,7 @@ async def test_the_same_model_is_switched_to_and_another_one_never_serves(bench)
     one, same, other = bench.version("v1"), bench.version("v2"), bench.version("v3", "good-2")
     await bench.apply(bench.declare("m", one, **ROLLOUT))
     await bench.serving("m")
+    await no_user_escapes_the_count(bench)
     async with bench.load("m", RATE) as answers, bench.timeline("m") as timeline:
         await bench.apply(bench.declare("m", one, same, serve="v2", **ROLLOUT))
         status = await bench.finished("m", "v2", "Promoted")
@@ -40,3 +43,18 @@ async def test_the_same_model_is_switched_to_and_another_one_never_serves(bench)
     assert {answer.version for answer in answers[before:]} <= {"v1", "v2"}
     weights = [look.weight("v2") for look in timeline.looks if look.rollout.get("to") == "v2"]
     assert set(weights) <= {0, 100}
+
+
+async def no_user_escapes_the_count(bench):
+    """The header that marks repeated requests does not get through the mesh."""
+    body = {"inputs": [{"name": "pixels", "shape": [1, 64], "datatype": "FP32", "data": [0.1] * 64}]}
+    headers = {"Host": bench.host("m"), "x-slipway-shadow": "true"}
+    (pod,) = await bench.items(PODS)
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{bench.cluster.gateway_url}/v2/models/m/infer", json=body, headers=headers) as answer:
+            assert answer.status == 200
+        async with session.get(f"http://{pod['status']['podIP']}:8080/metrics") as answer:
+            metrics = await answer.text()
+    counts = [line.rpartition(" ") for line in metrics.splitlines() if line.startswith("slipway_requests_total")]
+    assert sum(float(value) for name, _, value in counts if 'shadow="true"' in name) == 0
+    assert sum(float(value) for name, _, value in counts if 'shadow="false"' in name) == 1
