@@ -1,8 +1,8 @@
 """Answers to repeated requests: how far the candidate agrees with stable, beyond what stable disagrees with itself."""
 
 import math
+from pathlib import Path
 
-import numpy as np
 import pytest
 from slipway.analysis import assess
 from slipway.analysis.agreement import AgreementEvidence
@@ -11,6 +11,7 @@ from slipway.api.samples import MetricsView
 from slipway.api.scalars import DecimalString
 from slipway.api.status import Counts, Verdict
 
+from tests.analysis.agreement_rates import SCENES, rates, table
 from tests.analysis.shadows import comparing
 from tests.analysis.test_assess import reread
 from tests.analysis.traffic import CANDIDATE, STABLE
@@ -127,26 +128,16 @@ def test_without_knowing_the_noise_no_harm_can_be_told_but_safety_can():
     assert evidence(0, 1000, 0, 0).safety > math.log(20)
 
 
-@pytest.mark.parametrize(("noise", "excess"), [(0.0, 0.01), (0.002, 0.01), (0.1, 0.01), (0.3, 0.05)])
-def test_false_alarms_stay_below_alpha_however_often_one_looks(noise, excess):
-    """At the margin itself, looked at after every window; both tests, 400 rollouts each."""
-    random = np.random.default_rng(7)
-    windows, per_window, rollouts = 60, 40, 400
-    differing = random.binomial(per_window, noise + excess, (rollouts, windows)).cumsum(axis=1)
-    own = random.binomial(per_window // 4, noise, (rollouts, windows)).cumsum(axis=1)
-    harms = safeties = 0
-    for rollout in range(rollouts):
-        seen = [
-            evidence(
-                int(differing[rollout, window]),
-                per_window * (window + 1),
-                int(own[rollout, window]),
-                per_window // 4 * (window + 1),
-                excess,
-            )
-            for window in range(0, windows, 3)
-        ]
-        harms += any(one.harm >= math.log(20) for one in seen)
-        safeties += any(one.safety >= math.log(20) for one in seen)
-    assert harms / rollouts <= 0.05
-    assert safeties / rollouts <= 0.05
+def test_false_alarms_stay_below_alpha_however_often_one_looks():
+    for scene in SCENES:
+        found = rates(scene)
+        if scene.excess <= scene.tolerance:
+            assert found.harmful <= 0.05, scene
+        if scene.excess >= scene.tolerance:
+            assert found.safe <= 0.05, scene
+
+
+def test_the_documented_table_is_current():
+    text = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text()
+    begin, end = "<!-- agreement: begin -->\n", "\n<!-- agreement: end -->"
+    assert text[text.index(begin) + len(begin) : text.index(end)] == table()
