@@ -15,7 +15,7 @@ ERRORS = {"name": "errors", "metric": "errorRate", "maxRatio": 1.5, "maxValue": 
 
 async def test_a_good_version_is_promoted_step_by_step_without_a_failed_request(bench):
     analysis = {"interval": "1s", "checks": [ERRORS]}
-    rollout = {"rollout": {"steps": STEPS, "analysis": analysis}}
+    rollout = {"traffic": {"settle": "2s"}, "rollout": {"steps": STEPS, "analysis": analysis}}
     one, two = bench.version("v1"), bench.version("v2", "good-2")
     await bench.apply(bench.declare("m", one, **rollout))
     await bench.serving("m")
