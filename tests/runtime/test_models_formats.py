@@ -145,9 +145,8 @@ def class_folder(tmp_path: Path, config: dict[str, Any], weights: str = "model.s
     if weights.endswith(".safetensors"):
         save_file(state, folder / weights)
     else:
-        torch.save(
-            {"epoch": 3, "state_dict": {f"module.{key}": value for key, value in state.items()}}, folder / weights
-        )
+        nested = {"epoch": 3, "state_dict": {f"module.{key}": value for key, value in state.items()}}
+        torch.save(nested, folder / weights, _use_new_zipfile_serialization=not weights.startswith("old"))
     (folder / "network.py").write_text(NETWORK)
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     return folder
@@ -156,7 +155,7 @@ def class_folder(tmp_path: Path, config: dict[str, Any], weights: str = "model.s
 ROWS = [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
 
 
-@pytest.mark.parametrize("weights", ["model.safetensors", "weights.pt"])
+@pytest.mark.parametrize("weights", ["model.safetensors", "weights.pt", "old.pth"])
 def test_weights_with_a_model_class(tmp_path: Path, weights: str) -> None:
     config = {"class": "network.py:Network", "inputs": ROWS, "batching": {"maxSize": 8}}
     model = loaded(class_folder(tmp_path, config, weights), tmp_path)

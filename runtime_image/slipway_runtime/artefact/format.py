@@ -39,7 +39,10 @@ WEIGHTS = frozenset({ModelKind.SAFETENSORS, ModelKind.CHECKPOINT})
 ARCHIVES = frozenset({ModelKind.ZIP, ModelKind.GZIP, ModelKind.TAR})
 """Kinds that are unpacked and then judged as a folder."""
 
+# How torch.save began its files before it wrote zip archives: a pickled magic number.
+_OLD_CHECKPOINT = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 _MAGIC = (
+    (_OLD_CHECKPOINT, ModelKind.CHECKPOINT),
     (b"\x80\x02", ModelKind.PICKLE),
     (b"\x80\x03", ModelKind.PICKLE),
     (b"\x80\x04", ModelKind.PICKLE),
