@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 import numpy as np
@@ -48,6 +49,7 @@ SCENES = (
 )
 
 
+@cache
 def rates(scene: Scene, seed: int = 7) -> Rates:
     """Look again and again at many rollouts, as the operator does; a quarter as many comparisons are with itself."""
     random = np.random.default_rng(seed)
@@ -79,7 +81,8 @@ def rates(scene: Scene, seed: int = 7) -> Rates:
 def table() -> str:
     """The table of the documentation."""
     lines = [
-        "| stable and candidate | found harmful | comparisons to it (median) | found safe | comparisons to it (median) |",
+        "| stable and candidate | found harmful | comparisons to it (median)"
+        " | found safe | comparisons to it (median) |",
         "| --- | --- | --- | --- | --- |",
     ]
     for scene in SCENES:
