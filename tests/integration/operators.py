@@ -41,8 +41,6 @@ class Operator:
             self.cluster,
             self.folder,
             *("--http-port", str(self.port), "--http-host", "127.0.0.1", "--lease-namespace", LEASE_NAMESPACE),
-            # The same leader after a kill, so that no test waits until the lease has expired.
-            *("--identity", "integration"),
             *flags,
             kubeconfig=self.cluster.kubeconfig_for(OPERATOR) if isinstance(self.cluster, Sandbox) else None,
         )
