@@ -25,6 +25,7 @@ async def test_a_good_version_is_promoted_step_by_step_without_a_failed_request(
         await bench.serving("m", "v2")
     assert failures(answers) == []
     seen = {share.weight: share for share in shares(timeline.looks, answers)}
+    print(*seen.values(), f"{len(answers)} requests, {len(failures(answers))} failed", sep="\n")
     assert set(seen) == {5, 25, 50}
     assert [str(share) for share in seen.values() if not share.fits] == []
     (check,) = status["analysis"]

@@ -25,7 +25,9 @@ async def test_a_killed_operator_goes_on_where_it_was(bench, operator):
             async with bench.timeline("m") as timeline:
                 await operator.start()
                 status = await bench.finished("m", target, "Promoted")
-            assert failures(answers[begun:]) == [], stage
+            lost = failures(answers[begun:])
+            print(f"killed while {stage}: {len(answers) - begun} requests, {len(lost)} failed; {target} promoted")
+            assert lost == [], stage
             assert status["stable"] == target, stage
             assert status["rollout"]["id"] == f"r-{number:06d}", stage
             steps = [look.rollout["step"] for look in timeline.looks]
