@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -34,6 +33,8 @@ from tests.integration.conftest import namespace
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 HOME = "slipway-system"
+SLOW = 120.0
+"""Seconds; helm, operator and models start at the same time here."""
 ACCOUNT = User.service_account(HOME, "slipway")
 CHART = REPOSITORY_ROOT / "charts" / "slipway"
 
@@ -187,20 +188,19 @@ async def test_install_upgrade_uninstall_and_install_again(bench: Bench) -> None
 
 async def _a_whole_rollout(bench: Bench) -> None:
     one, two = bench.version("v1"), bench.version("v2", "good-2")
-    spec: dict[str, Any] = {"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}
-    await bench.apply(bench.declare("m", one, **spec))
-    await bench.serving("m")
+    await bench.apply(bench.declare("m", one))
+    await bench.serving("m", seconds=SLOW)
     async with bench.load("m") as answers:
-        await bench.apply(bench.declare("m", one, two, serve="v2", **spec))
+        await bench.apply(bench.declare("m", one, two, serve="v2"))
         await bench.finished("m", "v2", "Promoted")
-        await bench.serving("m", "v2")
+        await bench.serving("m", "v2", SLOW)
     assert [answer for answer in answers if answer.code != 200] == []
 
     async def old_version_gone() -> bool:
         return [entry["name"] for entry in (await bench.status("m"))["versions"]] == ["v2"]
 
     await bench.eventually("v1 is gone", old_version_gone)
-    applied = json.dumps(bench.declare("m", one, two, serve="v2", **spec))
+    applied = json.dumps(bench.declare("m", one, two, serve="v2"))
     status, text = await bench.kubectl("diff", "--server-side", "--field-manager=user", "-f", "-", stdin=applied)
     assert (status, text) == (0, ""), "what was applied stays as it was applied"
 
@@ -236,7 +236,7 @@ async def test_with_namespaces_no_right_reaches_beyond_them(bench: Bench) -> Non
         await helm(running, "install", "slipway", str(CHART), "--create-namespace", "--take-ownership", *narrow)
         await installed(bench)
         await bench.apply(bench.declare("m"))
-        await bench.serving("m")
+        await bench.serving("m", seconds=SLOW)
         assert "is forbidden" not in await operator_log(bench)
         for resource, where in ((PODS, "default"), (SECRETS, bench.namespace), (SECRETS, HOME)):
             await _is_refused(running, resource, where)
