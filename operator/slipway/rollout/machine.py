@@ -202,8 +202,9 @@ def _steer(draft: Draft, request: RolloutRequest) -> None:
     if draft.active or (stable is not None and stable.revision == target.revision):
         return
     rollout = draft.rollout
-    if rollout is not None and rollout.to_revision == target.revision and rollout.outcome in RETRYABLE:
-        return
+    failed = rollout is not None and rollout.to_revision == target.revision and rollout.outcome in RETRYABLE
+    if failed and stable is not None:
+        return  # where nothing serves there is nothing to wait for either
     _begin(draft, target, stable, request.spec.rollout.strategy)
 
 
@@ -259,6 +260,8 @@ def _begin(draft: Draft, target: Target, stable: VersionStatus | None, strategy:
         stage_at=now,
         started_at=now,
         reference=max(1, stable.replicas) if stable else 1,
+        # A weight that it has already, as an experiment for one, may need no writing; it has to be confirmed as well.
+        weight_written_at=now if entry.weight.intended > 0 else "",
         full=warm,
         strategy=Strategy.CANARY if warm else strategy,
         by="spec",

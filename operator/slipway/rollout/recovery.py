@@ -4,6 +4,8 @@ The live weights are kept and a promotion is never inferred: the revision with m
 revision, if it has some of the rest, is a rollout at the step whose weight it has reached.
 """
 
+from collections.abc import Collection
+
 from slipway.api.observed import Observed, RevisionView
 from slipway.api.status import Role, RolloutStatus, Stage, VersionStatus, VersionWeight
 from slipway.api.timestamps import format_time
@@ -13,24 +15,41 @@ __all__ = ["recover"]
 
 
 def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...], settle: float) -> bool:
-    """Fill an empty draft from children; False when there is nothing to recover."""
-    if draft.entries or draft.rollout is not None:
-        return False
+    """Fill what the draft lacks from children; False when there is nothing to recover.
+
+    A revision that serves is never forgotten, or its pods would be pruned: whoever clears a part of the status leaves
+    the rest as it is.
+    """
     weights = observed.traffic.weights
-    views = [view for view in observed.revisions.values() if view.exists]
-    if not views or not any(weights.get(view.revision) for view in views):
+    lost = [view for view in observed.revisions.values() if view.exists and view.revision not in draft.entries]
+    if not any(weights.get(view.revision) for view in lost):
         return False
-    views.sort(key=lambda view: (weights.get(view.revision, 0), view.revision != target, view.revision))
-    stable = views[-1]
-    for view in views:
+    lost.sort(key=lambda view: (weights.get(view.revision, 0), view.revision != target, view.revision))
+    for view in lost:
         draft.entries[view.revision] = _entry(draft, view, observed, settle)
-    draft.update(stable.revision, role=Role.STABLE)
-    candidate = draft.entries.get(target)
-    if candidate is not None and candidate.role is not Role.STABLE and weights.get(target):
-        reached = [step for step, weight in enumerate(step_weights, start=1) if weight <= weights[target]]
-        _resume(draft, stable, candidate, max(reached, default=1), len(step_weights))
-    draft.emit("StatusRecovered", f"status was empty; rebuilt from {len(views)} revisions and the live weights")
+    if draft.active and draft.rollout is not None:
+        _take_part(draft, draft.rollout, {view.revision for view in lost})
+    elif draft.in_role(Role.STABLE) is None:
+        _lead(draft, lost[-1], target, weights.get(target, 0), step_weights)
+    text = f"{len(lost)} revisions were missing in status; rebuilt from their objects and the live weights"
+    draft.emit("StatusRecovered", text)
     return True
+
+
+def _take_part(draft: Draft, rollout: RolloutStatus, lost: Collection[str]) -> None:
+    """The rollout is known: it goes on as it was."""
+    for revision, role in ((rollout.from_revision, Role.STABLE), (rollout.to_revision, Role.CANDIDATE)):
+        if revision in lost:
+            draft.update(revision, role=role, retire_at="")
+
+
+def _lead(draft: Draft, stable: RevisionView, target: str, weight: int, step_weights: tuple[int, ...]) -> None:
+    """Nobody knows what was going on: the revision with most weight is stable."""
+    draft.update(stable.revision, role=Role.STABLE, retire_at="")
+    candidate = draft.entries.get(target)
+    if candidate is not None and candidate.role is not Role.STABLE and weight:
+        reached = [step for step, least in enumerate(step_weights, start=1) if least <= weight]
+        _resume(draft, stable, candidate, max(reached, default=1), len(step_weights))
 
 
 def _entry(draft: Draft, view: RevisionView, observed: Observed, settle: float) -> VersionStatus:
@@ -66,6 +85,7 @@ def _resume(draft: Draft, stable: RevisionView, candidate: VersionStatus, step: 
         stage_at=now,
         reference=max(1, stable.replicas),
         started_at=now,
+        weight_written_at=now,
         reason="StatusRecovered",
         message="status was empty; the rollout goes on from the live weight with fresh evidence",
     )
