@@ -245,13 +245,17 @@ class RolloutMachine(RuleBasedStateMachine):
             assert rollout.deadline, rollout
 
     @invariant()
-    def deciding_again_changes_nothing(self) -> None:
-        first = self.world.decide().status
+    def decisions_come_to_rest(self) -> None:
+        """One rollout may end and the next begin: more does not follow while the world stands still."""
         kept = self.world.status
-        self.world.status = first
-        second = self.world.decide().status
+        for _ in range(4):
+            before = self.world.status
+            self.world.status = self.world.decide().status
+            if self.world.status == before:
+                break
+        else:
+            raise AssertionError("decisions do not come to rest")
         self.world.status = kept
-        assert first == second
 
     @invariant()
     def status_survives_its_json(self) -> None:
@@ -260,7 +264,7 @@ class RolloutMachine(RuleBasedStateMachine):
 
 
 RolloutMachine.TestCase.settings = settings(
-    max_examples=120,
+    max_examples=80,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
