@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 
-class Weighted(torch.nn.Module):  # type: ignore[misc]
+class Weighted(torch.nn.Module):
     """Four numbers in, two out."""
 
     def __init__(self) -> None:
@@ -20,14 +20,14 @@ class Weighted(torch.nn.Module):  # type: ignore[misc]
         return self.linear(x)
 
 
-class Doubler(torch.nn.Module):  # type: ignore[misc]
+class Doubler(torch.nn.Module):
     """Twice whatever comes; it has no weights to guess an input from."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
 
-class Slow(torch.nn.Module):  # type: ignore[misc]
+class Slow(torch.nn.Module):
     """About 0.2 seconds of arithmetic, then twice the input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -38,7 +38,7 @@ class Slow(torch.nn.Module):  # type: ignore[misc]
         return x * 2 + total.sum() * 0.0
 
 
-class TwoTensors(torch.nn.Module):  # type: ignore[misc]
+class TwoTensors(torch.nn.Module):
     """Two inputs, two named outputs."""
 
     def __init__(self) -> None:

@@ -169,7 +169,7 @@ def test_a_gpu_that_is_not_there(model_files: dict[str, Path], monkeypatch: pyte
         loaded(model_files["weighted.pt"], device=Device.CUDA)
 
 
-class Recurrent(torch.nn.Module):  # type: ignore[misc]
+class Recurrent(torch.nn.Module):
     """Dimension 0 is time here: rows are not independent, though as many come out as go in."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Recurrent(torch.nn.Module):  # type: ignore[misc]
         return torch.cumsum(x @ self.weight, 0)
 
 
-class Pooled(torch.nn.Module):  # type: ignore[misc]
+class Pooled(torch.nn.Module):
     """The mean over a free dimension."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Pooled(torch.nn.Module):  # type: ignore[misc]
         return self.conv(x).mean((2, 3))
 
 
-class Embedded(torch.nn.Module):  # type: ignore[misc]
+class Embedded(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table = torch.nn.Embedding(10, 3)
@@ -200,7 +200,7 @@ class Embedded(torch.nn.Module):  # type: ignore[misc]
         return self.table(ids).sum(1), ids
 
 
-class FixedBatch(torch.nn.Module):  # type: ignore[misc]
+class FixedBatch(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(1, 4)
 

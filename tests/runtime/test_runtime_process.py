@@ -184,7 +184,7 @@ def test_refusals_have_their_exit_codes(tmp_path: Path, model_files: dict[str, P
     cases = [
         (words.as_uri(), (), 65, "NotAModel: this is no TorchScript, torch.export or ONNX program but a text file"),
         (model_files["checkpoint.pt"].as_uri(), (), 65, "checkpoint"),
-        ("s3://bucket/key", (), 65, "not supported yet by this runtime"),
+        ("ftp://host/key", (), 65, "SchemeNotSupported"),
         ("file:///nowhere", (), 66, "ArtefactNotFound"),
         (model_files["weighted.pt"].as_uri(), ("--inputs", contract), 65, "ContractMismatch"),
         (words.as_uri(), ("--max-batch-size", "0"), 64, "BadArguments"),
