@@ -1,6 +1,10 @@
 """Replicas that follow the load, and other scalers on the same Deployments."""
 
+import asyncio
 import contextlib
+import os
+import re
+import sys
 
 import pytest
 
@@ -29,6 +33,20 @@ def replicas(status: Status) -> tuple[int, int]:
     return entry["replicas"], entry["readyReplicas"]
 
 
+async def explanation(bench: Bench) -> str:
+    """What ``slipway explain`` says, with its test of the metrics."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "slipway.cli", "-n", bench.namespace, "explain", "m"),
+        *("--prometheus-url", bench.cluster.prometheus_url),
+        env={**os.environ, "KUBECONFIG": str(bench.cluster.kubeconfig)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
+
+
 async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: Bench) -> None:
     await bench.apply(bench.declare("m", autoscaling=QUICK))
     await bench.serving("m")
@@ -40,6 +58,10 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
         for more, wanted in ((4.5, 1), (9.0, 2), (18.0, 4)):
             answered.append(await loads.enter_async_context(bench.load("m", more)))
             await bench.until("m", f"{wanted} are ready", lambda s, n=wanted: replicas(s) == (n, n), 90.0)
+        explained = await explanation(bench)
+        assert "ready pods are in the metrics" in explained
+        assert re.search(r"mesh: \d", explained), explained
+        assert re.search(r"arrivals: \d", explained), explained
     status = await bench.until("m", "one is left", lambda s: replicas(s) == (1, 1), 120.0)
     assert [answer for answers in answered for answer in failures(answers)] == []
     assert sum(map(len, answered)) > 100

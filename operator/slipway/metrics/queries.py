@@ -1,7 +1,8 @@
 """What Prometheus is asked: raw scrapes, a fixed number of queries for all objects together.
 
 Range selectors answer with the scrapes themselves and their times. So nothing is extrapolated, and the look-back of
-instant queries cannot pass an old sample off as a present one.
+instant queries cannot pass an old sample off as a present one. What the mesh sends is the exception: its series are too
+many to be read one by one, and as a lower bound of demand a rate is exact enough.
 """
 
 from slipway.metrics.presets import FOREIGN_NAMES
