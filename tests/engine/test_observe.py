@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from slipway.api.observed import ProbeView
+from slipway.api.status import VersionStatus
 from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.observe import Observer, Remarks
 from slipway.kube.apply import Applier
@@ -9,6 +10,7 @@ from slipway.kube.cache import Cache
 from slipway.kube.client import Client, RetryPolicy
 from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, VIRTUAL_SERVICE, Kind
 from slipway.kube.metadata import Key
+from slipway.rollout.startup import startup_message
 
 from tests.kube.memory_api import MemoryApi
 
@@ -114,6 +116,19 @@ async def test_pods_that_nobody_wants_any_more_are_seen(stage):
     stage.add(POD, "p1", revision="m-v0-bbbbbbbb", spec={}, status=READY)
     view = (await stage.observer.observe(RAW)).of("m-v0-bbbbbbbb")
     assert (view.exists, view.ready) == (False, 1)
+    assert stage.prober.asked == []
+
+
+async def test_goldens_that_keep_pods_from_starting_are_named(stage):
+    """A pod that mounts a ConfigMap which does not exist waits for ever, and its status does not say for what."""
+    stage.add_revision(goldens="answers")
+    stage.add(POD, "p1", spec={}, status={})
+    view = (await stage.observer.observe(RAW)).of(REVISION)
+    assert view.probe.reason == "GoldensMissing"
+    assert startup_message(VersionStatus(name="v1", revision=REVISION), view, 1) == (
+        "GoldensMissing",
+        "0 of 1 pods of v1 are ready; ConfigMap answers with the goldens does not exist",
+    )
     assert stage.prober.asked == []
 
 

@@ -143,15 +143,18 @@ class Observer:
         return named[-1] if named else ""
 
     async def _probe(self, key: Key, definition: Definition | None, pods: Sequence[PodView]) -> ProbeView:
-        if self._prober is None or definition is None or not any(pod.ready for pod in pods):
+        if self._prober is None or definition is None or not pods:
             return ProbeView()
         rebuilt = revision_from_definition(key.name, definition.data)
         revision = Revision(definition.revision, rebuilt.version, rebuilt.runtime, definition.data)
-        if revision.version.goldens is None:
-            return self._prober.view(revision, pods, None, key.name, key=key)
-        goldens = await self._goldens.read(Key(key.namespace, revision.version.goldens.config_map))
+        goldens: Mapping[str, str] | str | None = None
+        if revision.version.goldens is not None:
+            goldens = await self._goldens.read(Key(key.namespace, revision.version.goldens.config_map))
         if isinstance(goldens, str):
+            # Pods that mount it cannot start either, and a node says so in events only.
             return ProbeView(None, "GoldensMissing", goldens)
+        if not any(pod.ready for pod in pods):
+            return ProbeView()
         return self._prober.view(revision, pods, goldens, key.name, key=key)
 
     async def _conflict(self, raw: Mapping[str, Any], provider: Provider) -> str:

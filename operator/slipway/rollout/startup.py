@@ -34,6 +34,8 @@ def startup_message(entry: VersionStatus, view: RevisionView, needed: int) -> tu
         reason = _trouble(pod)
         if reason:
             return reason, f"{ready}; {pod.name}: {pod.message or reason}"
+    if view.probe.reason == "GoldensMissing":
+        return view.probe.reason, f"{ready}; {view.probe.message}"
     if view.ready >= needed:
         return "Verifying", f"{ready}; {view.probe.message or 'signature and goldens are being checked'}"
     return "WaitingForPods", ready
