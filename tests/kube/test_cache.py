@@ -161,6 +161,15 @@ def test_trimming_keeps_who_wrote_when():
     assert managed[0]["fieldsV1"] == {"f:spec": {}}
 
 
+def test_who_scales_an_object_is_its_foreign_manager():
+    managed = [
+        {"manager": "kube-controller-manager", "operation": "Update", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "kubectl", "operation": "Update", "time": "2026-01-02T00:00:00Z", "subresource": "scale"},
+        {"manager": "kubelet", "operation": "Update", "time": "2026-01-03T00:00:00Z", "subresource": "status"},
+    ]
+    assert foreign_manager({"metadata": {"managedFields": managed}}, "slipway") == "kubectl"
+
+
 def test_trimming_a_pod_keeps_node_and_resources():
     pod = deployment() | {"kind": "Pod", "apiVersion": "v1"}
     pod["spec"] = {

@@ -105,11 +105,11 @@ def is_older(one: str, other: str) -> bool:
 
 
 def foreign_manager(obj: Mapping[str, Any], own: str) -> str:
-    """The field manager, other than ``own``, that last wrote the object itself (not a subresource)."""
+    """The field manager, other than ``own``, that last wrote what an object asks for: all but its status."""
     entries = [
         entry
         for entry in obj["metadata"].get("managedFields") or ()
-        if entry.get("manager") != own and not entry.get("subresource")
+        if entry.get("manager") != own and entry.get("subresource") != "status"
     ]
     if not entries:
         return ""
