@@ -31,8 +31,8 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
         _take_part(draft, draft.rollout, {view.revision for view in lost})
     elif draft.in_role(Role.STABLE) is None:
         _lead(draft, lost[-1], target, weights.get(target, 0), step_weights)
-    text = f"{len(lost)} revisions were missing in status; rebuilt from their objects and the live weights"
-    draft.emit("StatusRecovered", text)
+    names = ", ".join(sorted(view.revision for view in lost))
+    draft.emit("StatusRecovered", f"status lacked {names}; rebuilt from objects and live weights")
     return True
 
 
