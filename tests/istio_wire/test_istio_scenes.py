@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from scipy.stats import binom  # type: ignore[import-untyped]
+from scipy.stats import binom
 
 from tests.istio_wire.mesh_bench import REVISIONS, SCENES, Bench, scene
 
