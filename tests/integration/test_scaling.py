@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -33,6 +34,11 @@ def replicas(status: Status) -> tuple[int, int]:
     return entry["replicas"], entry["readyReplicas"]
 
 
+def ready(number: int) -> Callable[[Status], bool]:
+    """Whether so many replicas are wanted and ready."""
+    return lambda status: replicas(status) == (number, number)
+
+
 async def explanation(bench: Bench) -> str:
     """What ``slipway explain`` says, with its test of the metrics."""
     process = await asyncio.create_subprocess_exec(
@@ -57,12 +63,12 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
         assert replicas(await bench.status("m"))[0] == 1
         for more, wanted in ((4.5, 1), (9.0, 2), (18.0, 4)):
             answered.append(await loads.enter_async_context(bench.load("m", more)))
-            await bench.until("m", f"{wanted} are ready", lambda s, n=wanted: replicas(s) == (n, n), 90.0)
+            await bench.until("m", f"{wanted} are ready", ready(wanted), 90.0)
         explained = await explanation(bench)
         assert "ready pods are in the metrics" in explained
         assert re.search(r"mesh: \d", explained), explained
         assert re.search(r"arrivals: \d", explained), explained
-    status = await bench.until("m", "one is left", lambda s: replicas(s) == (1, 1), 120.0)
+    status = await bench.until("m", "one is left", ready(1), 120.0)
     assert [answer for answers in answered for answer in failures(answers)] == []
     assert sum(map(len, answered)) > 100
     decisions = status["scaling"]
