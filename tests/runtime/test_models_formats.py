@@ -420,6 +420,17 @@ def test_a_packed_folder_is_served_as_the_folder(tmp_path: Path) -> None:
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(folder, "v1")
     assert answer(loaded(packed, tmp_path), x=[[1, 0, 0, 0]]) == {"logits": [[1, 5]]}
-    packed.write_bytes(packed.read_bytes()[:40])
+    whole = packed.read_bytes()
+    for damaged in (whole[:40], whole[:-300], whole[:100] + bytes(60) + whole[160:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(Refusal, match="cannot be unpacked"):
+            loaded(packed, tmp_path)
+    assert len(list((tmp_path / "store" / "unpacked").iterdir())) == 1
+
+
+def test_a_damaged_zip_leaves_nothing_behind(tmp_path: Path) -> None:
+    buffer = zipped(lambda archive: archive.writestr("a", b"words " * 5000)).getvalue()
+    broken = io.BytesIO(buffer[:60] + bytes(20) + buffer[80:])
     with pytest.raises(Refusal, match="cannot be unpacked"):
-        loaded(packed, tmp_path)
+        unpack(broken, ModelKind.ZIP, tmp_path / "target")
+    assert not (tmp_path / "target").exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +17,16 @@ from slipway_runtime.artefact.format import ModelKind
 from slipway_runtime.refusal import Refusal
 
 _COPY_BYTES = 1024 * 1024
+_DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,  # an encrypted zip
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ def unpack(archive: IO[bytes], kind: ModelKind, target: Path, limits: ArchiveLim
         members = _zip_members(archive) if kind is ModelKind.ZIP else _tar_members(archive)
         with closing(members):
             _write_all(members, target, bounds.entries, largest)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         shutil.rmtree(target, ignore_errors=True)
         raise Refusal("NotAModel", f"the archive cannot be unpacked: {type(error).__name__}") from error
     except Refusal:

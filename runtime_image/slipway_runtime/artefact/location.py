@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -114,7 +115,11 @@ def _of_file(stream: IO[bytes], path: Path, digest: str, store: Store) -> Artefa
     if kind in ARCHIVES:
         folder = store.unpacked(digest)
         if not folder.exists():
-            unpack(stream, kind, folder)
+            # By a name of its own until it is whole: a process that is killed must leave nothing to be trusted.
+            fresh = folder.with_name(f"{digest}.coming")
+            shutil.rmtree(fresh, ignore_errors=True)
+            unpack(stream, kind, fresh)
+            fresh.rename(folder)
         return _of_description(describe(_only_folder(folder)), digest)
     kind = identify(file)
     return Artefact(file, kind, digest, Description(kind, file))
