@@ -4,7 +4,9 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +23,11 @@ GPUS = 12
 
 
 async def _run(options: argparse.Namespace, screen: Screen) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Also in the background, where a shell has Ctrl-C ignored: the cluster is taken down, not left behind.
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     folder = REPOSITORY_ROOT / ".slipway" / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     screen.say("starting a cluster on this machine: API server, controllers, node agent, Envoy, Prometheus")
@@ -46,7 +53,7 @@ async def _run(options: argparse.Namespace, screen: Screen) -> int:
 async def _keep(running: Cluster) -> None:
     kubectl = kubectl_path()
     print(f"""
-Everything goes on running until you press Ctrl-C. In another terminal:
+Everything goes on running until you press Ctrl-C (or end process {os.getpid()}). In another terminal:
 
   export KUBECONFIG={running.kubeconfig} PATH={kubectl.parent}:{Path(sys.executable).parent}:$PATH
   kubectl -n {NAMESPACE} get mdep -w
@@ -71,7 +78,7 @@ def main() -> int:
     try:
         with Screen() as screen:
             return asyncio.run(_run(options, screen))
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         return 130
 
 
