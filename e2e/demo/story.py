@@ -98,6 +98,7 @@ class Story:
 
     async def run(self) -> Summary:
         """Tell it from the beginning to the end; raises TimeoutError when something does not happen."""
+        self.screen.say("training three versions of a digit classifier")
         digits = await asyncio.to_thread(load_scans)
         self.artefacts = await asyncio.to_thread(build, claim_folder(self.cluster))
         accuracy = ", ".join(f"{name} {item.accuracy:.1%}" for name, item in self.artefacts.items())
