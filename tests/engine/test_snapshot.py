@@ -96,7 +96,7 @@ def test_before_the_first_one():
 
 
 def test_expressions_go_to_the_source():
-    stage = Stage(Source(), rounds=1)
-    stage.ticker.want("ns", "m", ["up"])
-    assert stage.ticker._source.wanted == ("ns", "m", ("up",))
+    source = Source()
+    Stage(source, rounds=1).ticker.want("ns", "m", ["up"])
+    assert source.wanted == ("ns", "m", ("up",))
     Stage(None, rounds=1).ticker.want("ns", "m", ["up"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ async def slipway(bench: Bench, *arguments: str) -> tuple[int, str]:
 
 async def test_a_paused_rollout_is_understood_and_promoted_from_the_command_line(bench: Bench, tmp_path) -> None:
     one, two = bench.version("v1"), bench.version("v2", "good-2")
-    rollout = {"rollout": {"steps": [{"weight": 20, "pause": {}}]}}
+    rollout: dict[str, Any] = {"rollout": {"steps": [{"weight": 20, "pause": {}}]}}
     await bench.apply(bench.declare("m", one, **rollout))
     await bench.serving("m")
     file = tmp_path / "m.yaml"

@@ -15,7 +15,7 @@ INPUTS = '[{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]'
 OUTPUTS = '[{"name": "y", "datatype": "FP32", "shape": [-1, 4]}]'
 
 
-class Doubler(torch.nn.Module):  # type: ignore[misc]
+class Doubler(torch.nn.Module):
     """Twice whatever comes."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
