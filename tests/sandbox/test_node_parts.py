@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -204,10 +205,11 @@ async def test_a_command_that_takes_too_long_is_killed(tmp_path):
 
 
 def test_the_reaper_kills_what_carries_the_marker_and_nothing_else():
-    marked = subprocess.Popen(["sleep", "60"], env={"MARK": "me", "PATH": os.environ["PATH"]}, start_new_session=True)
-    other = subprocess.Popen(["sleep", "60"], env={"MARK": "you", "PATH": os.environ["PATH"]})
+    mark = uuid.uuid4().hex  # other runs on this machine have marks of their own
+    marked = subprocess.Popen(["sleep", "60"], env={"MARK": mark, "PATH": os.environ["PATH"]}, start_new_session=True)
+    other = subprocess.Popen(["sleep", "60"], env={"MARK": f"not {mark}", "PATH": os.environ["PATH"]})
     try:
-        assert kill_marked("MARK=me") == 1
+        assert kill_marked(f"MARK={mark}") == 1
         assert marked.wait(5) == -signal.SIGKILL
         assert other.poll() is None
     finally:
@@ -216,10 +218,11 @@ def test_the_reaper_kills_what_carries_the_marker_and_nothing_else():
 
 
 def test_the_reaper_acts_when_its_parent_is_gone():
-    environment = {"MARK": "orphan", "PATH": os.environ["PATH"]}
+    mark = uuid.uuid4().hex
+    environment = {"MARK": mark, "PATH": os.environ["PATH"]}
     marked = subprocess.Popen(["sleep", "60"], env=environment, start_new_session=True)
     reaper = subprocess.Popen(
-        [sys.executable, "-m", "e2e.sandbox.node.reaper", "MARK=orphan"], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-m", "e2e.sandbox.node.reaper", f"MARK={mark}"], stdin=subprocess.PIPE, start_new_session=True
     )
     reaper.communicate(timeout=20)
     assert reaper.returncode == 0

@@ -18,16 +18,16 @@ ROUNDS = 5
 def kill_marked(marker: str) -> int:
     """Kill all processes with this environment entry; returns how many there were."""
     wanted = marker.encode()
-    killed = 0
+    killed: set[int] = set()  # a process that is dying may be found again
     for _ in range(ROUNDS):
         found = [pid for pid in _processes() if pid != os.getpid() and wanted in _environment(pid)]
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-                killed += 1
+                killed.add(pid)
         if not found:
             break
-    return killed
+    return len(killed)
 
 
 def _processes() -> list[int]:
