@@ -26,12 +26,12 @@ from slipway.kube.metadata import OWN_SELECTOR
 from slipway.kube.transport import ApiTransport, Transport, load_configuration
 from slipway.metrics import PrometheusSource
 
-__all__ = ["kopf_settings", "make_engine", "operate", "registry_of"]
+__all__ = ["EXIT_TIMEOUT", "kopf_settings", "make_engine", "operate", "registry_of"]
 
 log = logging.getLogger(__name__)
 
 EXIT_TIMEOUT = 30.0
-"""Seconds after which kopf ends a process that does not end by itself."""
+"""Seconds after which kopf kills a process of ``slipway run`` that does not end by itself."""
 
 
 async def operate(
@@ -39,10 +39,12 @@ async def operate(
     *,
     stop: asyncio.Event | None = None,
     wrap: Callable[[Transport], Transport] = lambda transport: transport,
+    exit_timeout: float | None = None,
 ) -> None:
     """Run the operator until a signal or ``stop``; raises when a part of it fails or the lease is lost.
 
-    ``wrap`` may put something between the client and the network. Needs the main thread, for signals.
+    ``wrap`` may put something between the client and the network. With ``exit_timeout`` the whole process is killed so
+    many seconds after the end began, whatever else runs in it. Needs the main thread, for signals.
     """
     stop = stop or asyncio.Event()
     telemetry = Telemetry(version("slipway"))
@@ -52,7 +54,7 @@ async def operate(
         unwatch = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             working = group.create_task(engine.run(stop), name="engine")
-            group.create_task(_watch(engine, settings, stop, unwatch), name="kopf")
+            group.create_task(_watch(engine, settings, stop, unwatch, exit_timeout), name="kopf")
             await asyncio.wait([working])
             unwatch.set()
     log.info("stopped")
@@ -92,7 +94,7 @@ def registry_of(
     return registry
 
 
-def kopf_settings(namespaced: bool) -> kopf.OperatorSettings:
+def kopf_settings(namespaced: bool, exit_timeout: float | None) -> kopf.OperatorSettings:
     """Settings for watches that neither fall silent nor end for nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
@@ -107,20 +109,22 @@ def kopf_settings(namespaced: bool) -> kopf.OperatorSettings:
     settings.networking.request_timeout = 60
     settings.queueing.idle_timeout = 2.0
     settings.scanning.disabled = namespaced
-    settings.process.ultimate_exiting_timeout = EXIT_TIMEOUT
+    settings.process.ultimate_exiting_timeout = exit_timeout
     for kind in WATCHED:
         if kind != MODEL_DEPLOYMENT and kind not in SHARED:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = OWN_SELECTOR
     return settings
 
 
-async def _watch(engine: Engine, settings: Settings, stop: asyncio.Event, unwatch: asyncio.Event) -> None:
+async def _watch(
+    engine: Engine, settings: Settings, stop: asyncio.Event, unwatch: asyncio.Event, exit_timeout: float | None
+) -> None:
     """Run kopf until ``unwatch``; its end for any other reason ends the operator."""
     # kopf cancels every task that was not there before it when it ends.
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry_of(engine.event, kinds=engine.kinds),
-        settings=kopf_settings(bool(settings.namespaces)),
+        settings=kopf_settings(bool(settings.namespaces), exit_timeout),
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         standalone=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kubernetes.aio.config import ConfigException
 
-from slipway.app import operate
+from slipway.app import EXIT_TIMEOUT, operate
 from slipway.engine.engine import Settings
 from slipway.engine.logs import set_up
 from slipway.kube.kinds import APIS
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the operator until it is told to end; returns the exit status."""
     set_up(arguments.log_format, logging.getLevelNamesMapping()[arguments.log_level.upper()])
     try:
-        asyncio.run(operate(settings_of(arguments)))
+        asyncio.run(operate(settings_of(arguments), exit_timeout=EXIT_TIMEOUT))
     except* LeaseLostError as lost:
         log.error("%s", lost.exceptions[0])
         return_code = 1
