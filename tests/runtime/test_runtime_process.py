@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -118,6 +120,45 @@ def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path], 
         # Requests in flight at the signal, and some that came after it, were answered.
         assert max(answered) > begun
     assert journal(tmp_path)[-1]["refused"] == 0
+
+
+def test_what_is_under_way_when_the_server_closes_is_served_to_its_end(
+    tmp_path: Path, model_files: dict[str, Path]
+) -> None:
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.5] * 4}]}).encode()
+    head = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: m\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+    with serving(tmp_path, model_files["doubler.pt"].as_uri(), *FLAGS, "--pre-stop", "10ms") as server:
+        server.await_ready()
+        port = int(server.address.rpartition(":")[2])
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE) as upload,
+            triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client,
+        ):
+            upload.sendall(head + body[:10])
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            tensor = triton_grpc.InferInput("x", [1, 4], "FP32").set_data_from_numpy(np.ones((1, 4), np.float32))
+            client.async_stream_infer("m", [tensor])
+            assert answers.get(timeout=PATIENCE)[1] is None
+            server.terminate()
+            await_condition(lambda: not listening(port))
+            client.async_stream_infer("m", [tensor])
+            upload.sendall(body[10:])
+            assert upload.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            result, error = answers.get(timeout=PATIENCE)
+            assert error is None
+            assert (result.as_numpy("y") == 2.0).all()
+            client.stop_stream()
+            assert server.wait() == 0
+    assert journal(tmp_path)[-1]["refused"] == 0
+
+
+def listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_answers_in_a_drain_send_clients_away(tmp_path: Path, model_files: dict[str, Path]) -> None:

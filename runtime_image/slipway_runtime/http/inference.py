@@ -49,7 +49,7 @@ class InferenceEndpoint:
         try:
             if exchange.rejection is not None:
                 raise exchange.rejection
-            self._service.serving()
+            self._service.serving(exchange.begun)
             decode = partial(_decode, exchange, self._max_body)
             if _is_heavy(exchange):
                 self._in_thread(decode, partial(self._submit, exchange), exchange)
@@ -88,7 +88,7 @@ class InferenceEndpoint:
     def _submit(self, exchange: Exchange, request: InferRequest) -> None:
         if exchange.gone is None:
             return  # the client left while its body was decoded
-        model, batcher = self._service.serving()
+        model, batcher = self._service.serving(exchange.begun)
         check_against(model.signature, request)
         if _is_shadow(exchange):
             self._service.admit_shadow(batcher)

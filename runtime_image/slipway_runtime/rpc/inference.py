@@ -96,7 +96,8 @@ class RpcInference:
 
     async def _answer(self, data: bytes, metadata: Mapping[str, str], remaining: float | None, shadow: bool) -> bytes:
         service = self._service
-        model, batcher = service.serving()
+        # A server that drains takes no new calls: what comes belongs to a call or a stream that is under way.
+        model, batcher = service.serving(begun=0.0)
         read = decode_infer(memoryview(data))
         self._check_name(read)
         check_against(model.signature, read.request)

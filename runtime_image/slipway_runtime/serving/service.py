@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from enum import Enum
 
 from slipway_runtime.metrics.recorder import ServingMetrics
@@ -13,7 +15,7 @@ from slipway_runtime.serving.executor import Executor
 
 
 class Phase(Enum):
-    """The life of a server. While DRAINING it still serves; when CLOSING it refuses new requests."""
+    """The life of a server. While DRAINING it still serves; when CLOSING it refuses requests that begin then."""
 
     LOADING = "loading"
     READY = "ready"
@@ -33,6 +35,7 @@ class ModelService:
         self.metrics = ServingMetrics(name, version, revision)
         self.statistics = ModelStatistics()
         self.phase = Phase.LOADING
+        self._closing_since = math.inf
         self.sha256 = ""
         self.max_batch_size = 1
         self.max_delay = 0.0
@@ -61,6 +64,8 @@ class ModelService:
     def enter(self, phase: Phase) -> None:
         """Change the phase."""
         self.phase = phase
+        if phase is Phase.CLOSING:
+            self._closing_since = time.monotonic()
         self.metrics.ready.set(1.0 if phase is Phase.READY else 0.0)
 
     def admit_shadow(self, batcher: Batcher) -> None:
@@ -68,11 +73,15 @@ class ModelService:
         if batcher.waiting > self.max_batch_size:
             raise overloaded("repeated requests wait until users have their answers")
 
-    def serving(self) -> tuple[Model, Batcher]:
-        """Model and batcher, if requests are taken. Raises RequestFailure (503) otherwise."""
+    def serving(self, begun: float = math.inf) -> tuple[Model, Batcher]:
+        """Model and batcher, if requests are taken. Raises RequestFailure (503) otherwise.
+
+        ``begun`` is the monotonic time at which the request's first byte came: one that was on its way before the
+        server closed is served to its end.
+        """
         if self._model is None or self._batcher is None:
             raise unavailable("the model is not ready yet")
-        if self.phase is Phase.CLOSING:
+        if self.phase is Phase.CLOSING and begun >= self._closing_since:
             raise unavailable("the server is shutting down")
         if self.phase is Phase.FAILED or not self.executor.alive:
             raise unavailable("the model's device has failed, the server restarts")
