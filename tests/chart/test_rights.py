@@ -46,6 +46,7 @@ def needed(*optional: Any) -> set[Right]:
     found = {(kind.group, kind.plural, verb) for kind in here for verb in CHILD}
     seen = [POD, *(kind for kind in (SCALED_OBJECT,) if kind in optional)]
     found |= {(kind.group, kind.plural, verb) for kind in seen for verb in READ}
+    found.add((POD.group, POD.plural, "patch"))
     found |= {(EVENT.group, EVENT.plural, verb) for verb in ("get", "create", "patch")}
     mine = (MODEL_DEPLOYMENT.group, MODEL_DEPLOYMENT.plural)
     found |= {(*mine, verb) for verb in ("get", *READ)}

@@ -1,5 +1,6 @@
 """A ModelDeployment in a cluster that consists of memory: pods become ready when the test says so."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,8 @@ class World:
     decide: Any = None
     events: list[EventRecord] = field(default_factory=list)
     options: Options = field(default_factory=Options)
+    metrics: Callable[[], MetricsView] | None = None
+    """What Prometheus says; without it there is none."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -69,13 +72,16 @@ class World:
             applier=applier,
             remarks=remarks,
             decide=self.decide or (lambda raw, seen, metrics, now: decide(raw, seen, metrics, self.options, now)),
-            metrics=lambda namespace, name: MetricsView(at=self.now, error="no Prometheus here"),
+            metrics=lambda namespace, name: self.measured(),
             want=lambda namespace, name, queries: self.wanted.update({(namespace, name): tuple(queries)}),
             render=RenderOptions(runtime_image="slipway-runtime:0.1.0"),
             recorder=self,
             telemetry=self.telemetry,
             wall=lambda: self.now,
         )
+
+    def measured(self) -> MetricsView:
+        return self.metrics() if self.metrics else MetricsView(at=self.now, error="no Prometheus here")
 
     def record(self, involved: Any, record: EventRecord) -> None:
         self.events.append(record)

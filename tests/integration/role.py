@@ -13,7 +13,7 @@ _READ = ("get", "list", "watch")
 RIGHTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     *((kind.group, (kind.plural,), _CHILD) for kind in CHILDREN),
     ("keda.sh", ("scaledobjects",), _READ),
-    ("", ("pods",), _READ),
+    ("", ("pods",), (*_READ, "patch")),
     ("slipway.dev", ("modeldeployments",), _READ),
     ("slipway.dev", ("modeldeployments/status",), ("patch",)),
     ("slipway.dev", ("modeldeployments/finalizers",), ("update",)),

@@ -51,6 +51,7 @@ UNUSED = {
     ("", "configmaps", "create"): "of shadow comparison's settings",
     ("", "configmaps", "patch"): "of shadow comparison's settings",
     ("", "configmaps", "delete"): "of shadow comparison's settings",
+    ("", "pods", "patch"): "of deletion costs, when some of several replicas go",
     ("", "services", "delete"): "of a candidate's own Service, in shadow comparison and with gateway-api",
     ("policy", "poddisruptionbudgets", "delete"): "when replicas fall to one",
     ("networking.istio.io", "virtualservices", "delete"): "when the provider is changed",

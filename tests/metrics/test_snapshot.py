@@ -61,6 +61,17 @@ async def test_pods_are_added_up():
     assert metrics.in_flight.value == 5.0
 
 
+async def test_each_pods_load_is_known_while_its_scrapes_are_fresh():
+    old = [at - 120 for at in TIMES]
+    waiting = server("p-0", "slipway_queue_depth", flat(4.0))
+    metrics = await revision(
+        *(alive("p-0", value=5.0), waiting, alive("p-1"), alive("old", old, 7.0), requests("silent", 15.0)),
+        alive("broken", value=math.nan),
+    )
+    assert metrics.pod_loads == {"p-0": 9.0, "p-1": 0.0}
+    assert metrics.reporting_pods == {"p-0", "p-1", "silent", "broken"}
+
+
 async def test_zero_is_a_value_where_the_server_is_alive():
     metrics = await revision(alive("p-0"))
     assert (metrics.arrivals.quality, metrics.arrivals.value) == (Quality.OK, 0.0)

@@ -126,6 +126,9 @@ class RevisionMetrics:
     """Per cent in use, of the pod that uses most."""
     reporting_pods: frozenset[str] = frozenset()
     """Pods with a fresh scrape."""
+    pod_loads: Mapping[str, float] = field(default_factory=dict)
+    """Requests in flight plus requests waiting, of each pod whose fresh scrape tells them. What waits counts twice
+    where a server has it among those in flight: all of its work is still to be done."""
     scrapes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """When each pod was scraped, ascending, whatever it had to say: proof that a counter without a sample was 0."""
     requests: tuple[CounterSeries, ...] = ()

@@ -4,6 +4,7 @@ Status is written before any effect and effects are idempotent, so the process m
 next run ends in the same place. A status write that meets a newer object means: start again.
 """
 
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from slipway.engine.logs import context
 from slipway.engine.observe import Observer, Remarks
 from slipway.engine.persistence import persist
 from slipway.engine.telemetry import Telemetry
+from slipway.engine.victims import mark_victims
 from slipway.kube.apply import Applied, Applier, Owner
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
@@ -173,8 +175,8 @@ class Reconciler:
 
     async def _reconcile(self, key: Key, raw: dict[str, Any]) -> Outcome:
         observed = await self._observer.observe(raw)
-        now = self._wall()
-        decision = self._decide(raw, observed, self._metrics(*key), now)
+        now, metrics = self._wall(), self._metrics(*key)
+        decision = self._decide(raw, observed, metrics, now)
         self._want(*key, decision.queries)
         try:
             written = await persist(self._client, raw, decision.status)
@@ -185,7 +187,8 @@ class Reconciler:
         applied, refusals, before = Applied(), list[str](), self._remarks.conflicts.get(key)
         if decision.apply and decision.spec is not None:
             wanted = self._wanted(raw, decision, observed)
-            applied = await self._applier.apply(Owner(key, uid_of(raw)), wanted, now, decision.lost)
+            mark = functools.partial(mark_victims, self._client, self._cache, metrics=metrics)
+            applied = await self._applier.apply(Owner(key, uid_of(raw)), wanted, now, decision.lost, mark)
             refusals = self._remember(key, applied)
         self._emit(raw, written, decision, applied, refusals, now)
         news = self._remarks.conflicts.get(key) not in (None, before)

@@ -3,7 +3,7 @@
 An object that has our name but not our owner reference is never touched: server-side apply would adopt it silently.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -25,7 +25,7 @@ from slipway.kube.metadata import (
     uid_of,
 )
 
-__all__ = ["Applied", "Applier", "Operation", "Owner", "Step", "plan"]
+__all__ = ["Applied", "Applier", "Before", "Operation", "Owner", "Step", "plan"]
 
 Object = Mapping[str, Any]
 
@@ -72,6 +72,14 @@ class Step:
     def __str__(self) -> str:
         where = f" ({self.field})" if self.field else ""
         return f"{self.operation} {self.kind.name} {self.key.name}{where}"
+
+
+Before = Callable[[Step], Awaitable[None]]
+"""Done right before an object is written."""
+
+
+async def _nothing(step: Step) -> None:
+    """What is done before a write where nothing is asked for."""
 
 
 @dataclass(slots=True)
@@ -172,10 +180,18 @@ class Applier:
         self.ledger = ledger or DriftLedger()
         self._refusals: dict[Place, _Refusal] = {}
 
-    async def apply(self, owner: Owner, wanted: Sequence[Object], now: float, spared: Collection[str] = ()) -> Applied:
+    async def apply(
+        self,
+        owner: Owner,
+        wanted: Sequence[Object],
+        now: float,
+        spared: Collection[str] = (),
+        before: Before = _nothing,
+    ) -> Applied:
         """Bring the children of ``owner`` to what is wanted; ``now`` is in seconds since the epoch.
 
-        Children by a name in ``spared`` are not deleted, though they are not wanted.
+        Children by a name in ``spared`` are not deleted, though they are not wanted. ``before`` is awaited before each
+        write, not before a deletion.
 
         Raises :class:`~slipway.kube.failures.ApiError` for failures that a later run may not see, such as an
         unreachable API server. What was done until then stays done.
@@ -191,7 +207,7 @@ class Applier:
             if applied.conflict.kind not in _INDEPENDENT:
                 return applied
         for step in steps:
-            if not await self._carry_out(step, applied, now):
+            if not await self._carry_out(step, applied, now, before):
                 break
         return applied
 
@@ -221,7 +237,7 @@ class Applier:
                 live[place] = found
         return live
 
-    async def _carry_out(self, step: Step, applied: Applied, now: float) -> bool:
+    async def _carry_out(self, step: Step, applied: Applied, now: float, before: Before) -> bool:
         """Do one step; False when the steps after it must not be done."""
         match step.operation:
             case Operation.KEEP:
@@ -237,20 +253,21 @@ class Applier:
                 return True
             case Operation.REPAIR if not self._repair(step, applied, now):
                 return True
-        error = await self._write(step, now)
+        error = await self._write(step, now, before)
         if error is not None:
             applied.refused[step.kind, step.key] = error
             return step.kind in _INDEPENDENT
         applied.done.append(step)
         return True
 
-    async def _write(self, step: Step, now: float) -> ApiError | None:
+    async def _write(self, step: Step, now: float, before: Before) -> ApiError | None:
         """Apply one object; gives the refusal, where it is one that holds for now."""
         assert step.wanted is not None
         place = (step.kind, step.key)
         known = self._refusals.get(place)
         if known is not None and known.digest == _hash(step.wanted) and now < known.until:
             return known.error
+        await before(step)
         try:
             self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
         except (InvalidError, ForbiddenError, NotFoundError) as error:

@@ -17,6 +17,7 @@ NO_GPU = PodGpu()
 BUSY = "slipway_executor_busy_seconds_total"
 QUEUE_SUM = "slipway_queue_duration_seconds_sum"
 QUEUE_COUNT = "slipway_queue_duration_seconds_count"
+QUEUE_DEPTH = "slipway_queue_depth"
 
 
 def revision_metrics(
@@ -45,12 +46,13 @@ def revision_metrics(
         error_rate=_error_rate(fresh, silent, pace),
         latency_p99=_p99(fresh, silent, pace),
         in_flight=merge((pod.gauge(IN_FLIGHT, pace) for pod in fresh), total, silent),
-        queue_depth=merge((pod.gauge("slipway_queue_depth", pace) for pod in fresh), total, silent),
+        queue_depth=merge((pod.gauge(QUEUE_DEPTH, pace) for pod in fresh), total, silent),
         queue_time=_queue_time(fresh, silent, pace),
         gpu_utilization=utilization,
         gpu_source=source,
         gpu_memory=merge((_memory(pod, gpus, pace) for pod in fresh), largest, silent),
         reporting_pods=frozenset(pod.pod for pod in fresh),
+        pod_loads=_loads(fresh, pace),
     )
 
 
@@ -68,6 +70,15 @@ def _all_stale(evidence: RevisionMetrics, newest: float) -> RevisionMetrics:
         gpu_utilization=stale,
         gpu_memory=stale,
     )
+
+
+def _loads(pods: Sequence[PodMetrics], pace: Pace) -> dict[str, float]:
+    loads = {}
+    for pod in pods:
+        in_flight, waiting = pod.gauge(IN_FLIGHT, pace), pod.gauge(QUEUE_DEPTH, pace)
+        if in_flight.ok:
+            loads[pod.pod] = in_flight.value + (waiting.value if waiting.ok else 0.0)
+    return loads
 
 
 def _utilization(

@@ -6,6 +6,7 @@ from slipway.scaling.learning import known_target
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
 from slipway.scaling.schedule import MinimumReplicas, minimum_at
+from slipway.scaling.victims import deletion_costs
 
 __all__ = [
     "MinimumReplicas",
@@ -13,6 +14,7 @@ __all__ = [
     "ScalingRequest",
     "ScalingResult",
     "decide",
+    "deletion_costs",
     "known_target",
     "minimum_at",
     "replicas_for",
