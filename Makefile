@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling generate manifests clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety generate manifests clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ e2e: setup ## The demo, with assertions
 
 bench-scaling: setup ## Compare scaling with models of HPA, KEDA and KPA at equal cost (a simulation, 4 minutes)
 	$(BIN)/python -m e2e.bench.scaling $(BENCH_ARGS)
+
+bench-safety: setup ## Measure how long bad candidates get traffic, in a sandbox (8 minutes)
+	$(BIN)/python -m e2e.bench.time_to_safety $(BENCH_ARGS)
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages

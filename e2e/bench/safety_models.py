@@ -10,7 +10,7 @@ import torch
 from slipway_runtime.artefact.digest import digest_of
 from torch import Tensor, nn
 
-from tests.integration.models import SCANS, Model, Net
+from tests.integration.models import SCANS, Model
 
 __all__ = ["SLOWER", "WORK_SECONDS", "write"]
 
@@ -21,6 +21,19 @@ SLOWER = 3
 _TRIAL = 200
 
 
+class Answering(nn.Module):
+    """A small network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Pixels to logits."""
+        logits: Tensor = self.layers(pixels)
+        return logits
+
+
 class FailingShare(nn.Module):
     """Fails for the share of ``SCANS`` whose first number is above a bound, and never for a warm-up (both signs)."""
 
@@ -28,9 +41,10 @@ class FailingShare(nn.Module):
         super().__init__()
         firsts = torch.from_numpy(SCANS[:, 0]).sort(descending=True).values
         self.bound = float(firsts[round(share * len(firsts))])
-        self.net = Net()
+        self.net = Answering()
 
     def forward(self, pixels: Tensor) -> Tensor:
+        """Pixels to logits; raises RuntimeError on purpose."""
         if bool(((pixels[:, 0] > self.bound) & (pixels.amin(dim=1) >= 0)).any()):
             raise RuntimeError("this model was broken on purpose")
         logits: Tensor = self.net(pixels)
@@ -47,6 +61,7 @@ class Working(nn.Module):
         self.last = nn.Linear(64, 10)
 
     def forward(self, pixels: Tensor) -> Tensor:
+        """Pixels to logits."""
         for _ in range(self.rounds):
             pixels = torch.tanh(self.mixing(pixels))
         logits: Tensor = self.last(pixels)
@@ -97,7 +112,7 @@ def write(folder: Path) -> dict[str, Model]:
     torch.manual_seed(0)
     rounds = _rounds()
     modules: dict[str, nn.Module] = {
-        "good": Net(),
+        "good": Answering(),
         "errors-50": FailingShare(0.5),
         "errors-5": FailingShare(0.05),
         "working": Working(rounds),
