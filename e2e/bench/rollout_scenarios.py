@@ -238,7 +238,7 @@ class Scenario:
 
 _CANARY = {"rollout": {"steps": _steps(5, 25, 50), "keepPrevious": "1s"}}
 _HELD = {"rollout": {"steps": _steps(5, 25, 50, hold="3s"), "keepPrevious": "1s"}}
-_KEPT = {"rollout": {"steps": _steps(50), "keepPrevious": "30s"}}
+_KEPT = {"rollout": {"steps": _steps(50), "keepPrevious": "10s"}}
 _JUDGED = {
     "rollout": {
         "steps": _steps(5, 25, 50, hold="4s"),
