@@ -242,3 +242,17 @@ async def test_static_tokens_name_the_service_account(tmp_path):
     pod = {"metadata": {"namespace": "models"}, "spec": {"serviceAccountName": "robot"}}
     client = ApiClient(Access("https://api.invalid"), "tests")
     assert await account_token(client, pod, tmp_path / "tokens.csv") == users[1].token
+
+
+def test_a_file_uri_of_this_machine_is_left_alone_unless_the_volume_has_the_file(tmp_path):
+    volume, machine = tmp_path / "volume", tmp_path / "machine"
+    for folder in (volume, machine):
+        folder.mkdir()
+    model = machine / "model.pt"
+    model.write_bytes(b"model")
+    mounts = Mounts(((str(machine), volume),))
+    assert mounts.rewrite(f"file://{model}") == f"file://{model}"
+    assert mounts.rewrite(f"file://{machine}/other.pt") == f"file://{volume}/other.pt"
+    assert mounts.rewrite(str(model)) == f"{volume}/model.pt"
+    (volume / "model.pt").write_bytes(b"the pod's own")
+    assert mounts.rewrite(f"file://{model}") == f"file://{volume}/model.pt"

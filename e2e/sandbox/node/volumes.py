@@ -23,13 +23,27 @@ class Mounts:
     places: tuple[tuple[str, Path], ...]
 
     def rewrite(self, text: str) -> str:
-        """Replace every mount path that stands as a path of its own within a text, longest first."""
+        """Replace every mount path that stands as a path of its own within a text, longest first.
+
+        A file URI that leads to something on this machine and to nothing in the volume is left alone: pods of the sandbox
+        share the machine's files, and a model may lie below a path such as /tmp that a pod has a volume at.
+        """
         if not self.places:
             return text
         places = dict(self.places)
         paths = "|".join(re.escape(path) for path in sorted(places, key=len, reverse=True))
         pattern = rf"(?:^|(?<=[=:,;\"'\s\[(<>|&])|(?<=file://))({paths})(?=$|[/:,;\"'\s\])<>|&])"
-        return re.sub(pattern, lambda match: str(places[match.group(1)]), text)
+
+        def place_of(match: re.Match[str]) -> str:
+            place = places[match.group(1)]
+            if text[: match.start()].endswith("file://"):
+                rest = re.match(r"[^\s\"'<>|]*", text[match.end() :])
+                inner = rest.group() if rest else ""
+                if inner and Path(match.group(1) + inner).exists() and not Path(f"{place}{inner}").exists():
+                    return match.group(1)
+            return str(place)
+
+        return re.sub(pattern, place_of, text)
 
 
 class PodVolumes:
