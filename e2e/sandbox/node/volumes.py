@@ -25,8 +25,8 @@ class Mounts:
     def rewrite(self, text: str) -> str:
         """Replace every mount path that stands as a path of its own within a text, longest first.
 
-        A file URI that leads to something on this machine and to nothing in the volume is left alone: pods of the sandbox
-        share the machine's files, and a model may lie below a path such as /tmp that a pod has a volume at.
+        A file URI that leads to something on this machine and to nothing in the volume is left alone: pods of the
+        sandbox share the machine's files, and a model may lie below a path such as /tmp that a pod has a volume at.
         """
         if not self.places:
             return text
