@@ -141,22 +141,40 @@ async def drop_experiment(arena: Arena) -> str:
 
 
 async def kill_operator(arena: Arena) -> str:
-    """kill -9 of the operator at every new stage or step, and a new one."""
+    """kill -9 of the operator at every new stage, step and role, until the old version is gone, and a new one."""
     await arena.apply("v2", "v1", "v2")
-    seen: list[tuple[str, int]] = []
-    while not seen or seen[-1][0] != "Finished":
+    seen = await _kill_until(arena, "v2 alone")
+    return f"{await arena.finished('v2', 'Promoted')}; killed at {', '.join(seen)}"
+
+
+async def kill_operator_on_the_way_back(arena: Arena) -> str:
+    """The same from an abort on."""
+    await arena.apply("v2", "v1", "v2")
+    await arena.at("v2", 25)
+    await arena.bench.act(arena.name, "Abort")
+    seen = await _kill_until(arena, "v1 alone")
+    return f"{await arena.finished('v2', 'Aborted')}; killed at {', '.join(seen)}"
+
+
+async def _kill_until(arena: Arena, last: str) -> list[str]:
+    seen: list[str] = []
+    while last not in seen:
         status = await arena.until("the next state", lambda s: s["rollout"]["to"] == "v2" and _state(s) not in seen)
         seen.append(_state(status))
         await arena.operator.kill()
         await arena.operator.start()
-    end = await arena.finished("v2", "Promoted")
-    await arena.alone("v2")
-    return f"{end}, after {len(seen)} kills: {', '.join(f'{stage} {step}' for stage, step in seen)}"
+    return seen
 
 
-def _state(status: Status) -> tuple[str, int]:
-    rollout = status["rollout"]
-    return str(rollout["stage"]), int(rollout.get("step", 0))
+def _state(status: Status) -> str:
+    """A rollout's state in a word or two, and then how far the version that goes has gone."""
+    rollout, entries = status["rollout"], status["versions"]
+    if rollout["stage"] != "Finished":
+        return f"{rollout['stage']} {rollout.get('step', 0)}"
+    if len(entries) == 1:
+        return f"{entries[0]['name']} alone"
+    going = next(entry for entry in entries if entry["role"] != "Stable")
+    return f"{going['role']} {'with' if going.get('subset') else 'without'} subset"
 
 
 async def restart_api_server(arena: Arena) -> str:
@@ -259,6 +277,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("old version leaves the spec while stable", drop_stable, _HELD),
     Scenario("experiment leaves the spec with traffic", drop_experiment, _BRIEF),
     Scenario("operator killed at every transition", kill_operator, _CANARY),
+    Scenario("operator killed on the way back from 25 %", kill_operator_on_the_way_back, _HELD),
     Scenario("API server restarts mid-rollout", restart_api_server, _HELD),
     Scenario(f"mesh {MESH_DELAY:g} s late, settle 10 s", slow_mesh, _LATE),
     Scenario("requests in flight at retirement", retire_in_flight, _BRIEF),
