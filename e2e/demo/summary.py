@@ -67,7 +67,7 @@ class Summary:
     @property
     def faults(self) -> list[str]:
         """Everything that should not have happened."""
-        found = [f"share of {share}" for share in self.shares if not share.fits]
+        found = [f"share of {share}" for share in self.shares if share.version == "v2" and not share.fits]
         if self.failed_before_broken or self.failed_by_others:
             found.append(f"{self.failed_before_broken + self.failed_by_others} requests failed that should not have")
         if not self.promoted:
