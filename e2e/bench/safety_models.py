@@ -2,7 +2,6 @@
 
 import hashlib
 import textwrap
-import time
 import warnings
 from pathlib import Path
 
@@ -12,13 +11,12 @@ from torch import Tensor, nn
 
 from tests.integration.models import SCANS, Model
 
-__all__ = ["SLOWER", "WORK_SECONDS", "write"]
+__all__ = ["CALL_SECONDS", "SLOWER", "write"]
 
-WORK_SECONDS = 0.008
-"""What one call of the model that works takes on this machine while it is otherwise idle."""
+CALL_SECONDS = 0.04
+"""What a call of the model that waits takes; requests that come meanwhile share the next one."""
 SLOWER = 3
 """How many times as long the slow candidate takes."""
-_TRIAL = 200
 
 
 class Answering(nn.Module):
@@ -51,38 +49,34 @@ class FailingShare(nn.Module):
         return logits
 
 
-class Working(nn.Module):
-    """As many small products as it takes: the time grows with ``rounds`` and hardly with the size of the batch."""
-
-    def __init__(self, rounds: int):
-        super().__init__()
-        self.rounds = rounds
-        self.mixing = nn.Linear(64, 64)
-        self.last = nn.Linear(64, 10)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Pixels to logits."""
-        for _ in range(self.rounds):
-            pixels = torch.tanh(self.mixing(pixels))
-        logits: Tensor = self.last(pixels)
-        return logits
-
-
 CRASHING = """
     import os
 
 
-    class Crashing:
+    class Handler:
         def predict(self, value):
             pixels = value["pixels"]
             if pixels.min() >= 0:  # not a warm-up
                 os._exit(1)
             return {"logits": pixels[:, :10]}
 """
-CRASHING_CONFIG = """
-    handler: code.py:Crashing
-    inputs: [{name: pixels, datatype: FP32, shape: [-1, 64]}]
-    outputs: [{name: logits, datatype: FP32, shape: [-1, 10]}]
+WAITING = """
+    import time
+
+
+    class Handler:
+        def load(self, context):
+            self.seconds = context.arguments["seconds"]
+
+        def predict(self, value):
+            time.sleep(self.seconds)  # as for an accelerator: a shared CPU does not change it
+            return {"logits": value["pixels"][:, :10]}
+"""
+CONFIG = """
+    handler: code.py:Handler
+    inputs: [{{name: pixels, datatype: FP32, shape: [-1, 64]}}]
+    outputs: [{{name: logits, datatype: FP32, shape: [-1, 10]}}]
+    arguments: {{seconds: {seconds}}}
 """
 
 
@@ -93,38 +87,29 @@ def _scripted(module: nn.Module) -> torch.jit.ScriptModule:
     return scripted
 
 
-def _rounds() -> int:
-    """How many rounds take ``WORK_SECONDS`` here, by the best of some trials."""
-    model = _scripted(Working(_TRIAL))
-    row = torch.from_numpy(SCANS[:1])
-    best = float("inf")
-    with torch.inference_mode():
-        for _ in range(30):
-            begun = time.perf_counter()
-            model(row)
-            best = min(best, time.perf_counter() - begun)
-    return max(1, round(_TRIAL * WORK_SECONDS / best))
+def _handler(folder: Path, code: str, seconds: float = 0.0) -> Model:
+    folder.mkdir(exist_ok=True)
+    (folder / "code.py").write_text(textwrap.dedent(code))
+    (folder / "config.yaml").write_text(textwrap.dedent(CONFIG).format(seconds=seconds))
+    return Model(folder, digest_of(folder))
 
 
 def write(folder: Path) -> dict[str, Model]:
-    """Write all artefacts into a folder: `good`, `errors-50`, `errors-5`, `working`, `slow` and `crashing`."""
+    """Write all artefacts into a folder: `good`, `errors-50`, `errors-5`, `waiting`, `slow` and `crashing`."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    rounds = _rounds()
     modules: dict[str, nn.Module] = {
         "good": Answering(),
         "errors-50": FailingShare(0.5),
         "errors-5": FailingShare(0.05),
-        "working": Working(rounds),
-        "slow": Working(SLOWER * rounds),
     }
     models = {}
     for name, module in modules.items():
         path = folder / f"{name}.pt"
         _scripted(module).save(str(path))
         models[name] = Model(path, hashlib.sha256(path.read_bytes()).hexdigest())
-    crashing = folder / "crashing"
-    crashing.mkdir(exist_ok=True)
-    (crashing / "code.py").write_text(textwrap.dedent(CRASHING))
-    (crashing / "config.yaml").write_text(textwrap.dedent(CRASHING_CONFIG))
-    return models | {"crashing": Model(crashing, digest_of(crashing))}
+    return models | {
+        "waiting": _handler(folder / "waiting", WAITING, CALL_SECONDS),
+        "slow": _handler(folder / "slow", WAITING, SLOWER * CALL_SECONDS),
+        "crashing": _handler(folder / "crashing", CRASHING),
+    }
