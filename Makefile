@@ -31,7 +31,7 @@ test: check unit integration e2e ## Everything: static checks, unit, integration
 check: setup ## Static checks: ruff, mypy, import-linter, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime deploy e2e tests
+	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime charts/deploy e2e tests
 	$(BIN)/lint-imports
 	$(BIN)/hadolint operator/Dockerfile runtime_image/Dockerfile
 
@@ -56,8 +56,8 @@ bench-rollouts: setup ## Count failed requests under whatever happens during a r
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
 
-manifests: setup ## Write deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
-	$(BIN)/python -m deploy.render $(VALUES)
+manifests: setup ## Write charts/deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
+	$(BIN)/python -m charts.deploy.render $(VALUES)
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .

@@ -9,7 +9,7 @@ import yaml
 from celpy.adapter import json_to_cel
 from lupa.lua54 import LuaRuntime
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "charts" / "deploy"
 
 Object = Mapping[str, Any]
 

@@ -8,11 +8,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deploy.render import CHECKED_IN, main, manifests
+from charts.deploy.render import CHECKED_IN, main, manifests
 from e2e.sandbox.binaries import kubectl_path
 from tests.chart.pod_security import violations
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "charts" / "deploy"
 
 
 def kustomized(folder: str) -> list[dict[str, Any]]:

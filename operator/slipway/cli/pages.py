@@ -50,7 +50,7 @@ def pages(root: Path = ROOT) -> Mapping[Path, str]:
         Path(CRD_PATH): crd_yaml(),
         CHART_CRD_PATH: crd_yaml(),
         Path("docs/chart-values.md"): values_page(values),
-        Path("deploy/argocd/argocd-cm.yaml"): argocd_settings(root / "deploy" / "argocd"),
+        Path("charts/deploy/argocd/argocd-cm.yaml"): argocd_settings(root / "charts" / "deploy" / "argocd"),
         Path(REFERENCE_PATH): reference_markdown(),
         Path("docs/runbook.md"): _runbook(),
         Path("docs/operator-metrics.md"): _METRICS + telemetry.table(),

@@ -1,9 +1,10 @@
 """``make manifests``: the Helm chart as plain manifests, for kubectl and kustomize.
 
-    python -m deploy.render [VALUES_FILE]
+    python -m charts.deploy.render [VALUES_FILE]
 
-Without a file of values the chart's defaults are rendered into ``deploy/manifests/slipway.yaml``, which is checked in
-and leaves the CustomResourceDefinition to the kustomization beside it; with one, all goes to ``dist/slipway.yaml``.
+Without a file of values the chart's defaults are rendered into ``charts/deploy/manifests/slipway.yaml``, which is
+checked in and leaves the CustomResourceDefinition to the kustomization beside it; with one, all goes to
+``dist/slipway.yaml``.
 """
 
 import subprocess
@@ -14,8 +15,8 @@ from e2e.sandbox.binaries import helm_path
 
 __all__ = ["CHECKED_IN", "manifests"]
 
-ROOT = Path(__file__).parents[1]
-CHECKED_IN = ROOT / "deploy" / "manifests" / "slipway.yaml"
+ROOT = Path(__file__).parents[2]
+CHECKED_IN = ROOT / "charts" / "deploy" / "manifests" / "slipway.yaml"
 _HEAD = "# The chart charts/slipway with its default values. Written by `make manifests`; do not edit.\n"
 _OF_HELM = ("app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
 
