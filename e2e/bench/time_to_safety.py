@@ -215,7 +215,7 @@ def main() -> int:
     named = parsed.cases.split(",") if parsed.cases else [case.name for case in CASES]
     cases = [case for case in CASES if case.name in named]
     begun = time.monotonic()
-    results = asyncio.run(_measure(cases, parsed.runs, parsed.out / "safety"))
+    results = asyncio.run(_measure(cases, parsed.runs, parsed.out.resolve() / "safety"))
     table = lines(results)
     print("\n".join(["", *table]))
     (parsed.out / "time-to-safety.md").write_text("\n".join(table) + "\n")
