@@ -27,11 +27,14 @@ def _python_path(*folders: str) -> str:
     return ":".join(str(REPOSITORY_ROOT / folder) if folder else str(REPOSITORY_ROOT) for folder in folders)
 
 
+# As in the Dockerfiles. A compiled file beside a handler would change the digest of its folder.
+_PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
 DEFAULT_IMAGES: Mapping[str, Image] = {
     # One thread a replica: many of them share a small machine.
     "slipway-runtime": Image(
         (sys.executable, "-m", "slipway_runtime"),
-        env={"PYTHONPATH": _python_path("runtime_image"), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        env={"PYTHONPATH": _python_path("runtime_image"), "OMP_NUM_THREADS": "1", **_PYTHON},
     ),
     "slipway-operator": Image(
         (sys.executable, "-m", "slipway.cli"),
