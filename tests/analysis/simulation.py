@@ -47,6 +47,13 @@ class Case:
     weight: float = 0.1
     windows: int = 1000
     runs: int = 600
+    swing: float = 0.0
+    """How far both rates swing around their mean over some 60 windows, as a share: time of day, a shared trouble."""
+
+    def rates(self, window: int) -> tuple[float, float]:
+        """The rates of candidate and stable in a window."""
+        now = 1 + self.swing * float(np.sin(window / 10))
+        return self.candidate_rate * now, self.stable_rate * now
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,11 @@ CASES = (
     Case("five times as bad: 1 % and 5 %", 0.01, 0.05),
     Case("twenty times as bad: 0.2 % and 4 %", 0.002, 0.04),
     Case("broken: 0.5 % and 30 %", 0.005, 0.3),
+    Case("healthy, changing: both 0.1 %", 0.001, 0.001, requests=10, swing=0.8),
+    Case("healthy, changing: both 0.5 %", 0.005, 0.005, requests=30, swing=0.8),
+    Case("healthy, changing: both 2 %", 0.02, 0.02, requests=300, windows=300, swing=0.8),
+    Case("twice as bad, changing: 1 % and 2 %", 0.01, 0.02, requests=300, windows=300, swing=0.8),
+    Case("five times as bad, changing: 0.5 % and 2.5 %", 0.005, 0.025, requests=30, swing=0.8),
 )
 
 
@@ -118,8 +130,9 @@ def simulate(case: Case, seed: int) -> Outcome:
     harmed, proved = np.full(case.runs, np.inf), np.full(case.runs, np.inf)
     failures, rolled_back = np.zeros(case.runs), np.full(case.runs, np.inf)
     for window in range(1, case.windows + 1):
-        y_c = random.binomial(n_c.astype(int), case.candidate_rate).astype(float)
-        y_s = random.binomial(n_s.astype(int), case.stable_rate).astype(float)
+        candidate_rate, stable_rate = case.rates(window)
+        y_c = random.binomial(n_c.astype(int), candidate_rate).astype(float)
+        y_s = random.binomial(n_s.astype(int), stable_rate).astype(float)
         against, proof = wealth.advance(n_c, y_c, n_s, y_s)
         if window > 1:
             harmed = np.where((against >= 1 / ALPHA) & np.isinf(harmed), window, harmed)

@@ -68,6 +68,15 @@ def test_what_is_healthy_is_found_safe(results):
     assert all(outcome.safe > 0.97 and outcome.harmful < 0.01 for outcome in healthy)
 
 
+def test_rates_that_change_all_the_time_roll_back_no_more_of_the_healthy(results):
+    changing = {case.requests: outcome for case, outcome in results if case.name.startswith("healthy, changing")}
+    assert set(changing) == {10, 30, 300}
+    assert all(outcome.harmful <= 0.01 and outcome.safe > 0.95 for outcome in changing.values())
+    worse = {case.name.split(",")[0]: outcome for case, outcome in results if "bad, changing" in case.name}
+    assert worse["five times as bad"].harmful > 0.98
+    assert worse["twice as bad"].harmful > 0.65
+
+
 def test_a_threshold_rule_rolls_back_the_healthy_one_on_a_busy_day(results):
     busy = next(outcome for case, outcome in results if "busy" in case.name)
     assert busy.threshold_rolled_back > 0.9
