@@ -60,7 +60,10 @@ def test_what_is_harmful_is_found_and_never_called_safe(results):
     assert by_name["five times as bad"].requests_to_harm < 250
     assert by_name["twenty times as bad"].requests_to_harm < 150
     assert by_name["broken"].requests_to_harm < 30
-    assert all(outcome.safe <= ALPHA + 0.03 for case, outcome in results if case.candidate_rate >= case.value)
+    unsafe = [
+        outcome for case, outcome in results if case.candidate_rate >= max(case.value, case.ratio * case.stable_rate)
+    ]
+    assert all(outcome.safe <= ALPHA + 0.03 for outcome in unsafe)
 
 
 def test_what_is_healthy_is_found_safe(results):
