@@ -26,7 +26,7 @@ EVERYTHING: Mapping[str, Any] = {
         "labels": {"release": "kube-prometheus-stack"},
     },
     "networkPolicy": {"enabled": True, "scrapers": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
-    "image": {"repository": "registry.example.com/slipway-operator", "digest": "sha256:" + "a" * 64},
+    "image": {"repository": "your-registry/slipway-operator", "digest": "sha256:" + "a" * 64},
     "imagePullSecrets": [{"name": "pull"}],
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
     "extraArgs": ["--no-lease"],

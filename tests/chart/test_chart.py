@@ -118,7 +118,7 @@ def test_the_operator_is_told_what_the_values_say() -> None:
     assert "--apis=hpa" in deployment(MATRIX["without istio"])["spec"]["template"]["spec"]["containers"][0]["args"]
     everything = deployment(EVERYTHING)["spec"]["template"]["spec"]["containers"][0]
     assert "--apis=istio,istio-policies,gateway-api,hpa,keda" in everything["args"]
-    assert everything["image"] == "registry.example.com/slipway-operator@sha256:" + "a" * 64
+    assert everything["image"] == "your-registry/slipway-operator@sha256:" + "a" * 64
     assert everything["args"][-1] == "--no-lease"
 
 

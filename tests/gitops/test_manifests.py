@@ -48,7 +48,7 @@ def test_the_example_adds_its_components() -> None:
     spec = operator_of(objects)["spec"]
     container = spec["template"]["spec"]["containers"][0]
     assert spec["replicas"] == 2
-    assert container["image"] == "registry.example.com/ml/slipway-operator:0.1.0"
+    assert container["image"] == "your-registry/slipway-operator:0.1.0"
     assert {"name": "SLIPWAY_PROMETHEUS_URL", "value": "http://prometheus-operated.monitoring.svc:9090"} in container[
         "env"
     ]
