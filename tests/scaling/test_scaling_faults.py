@@ -73,7 +73,9 @@ def settings(**fields: Any) -> ModelDeploymentSpec:
     )
 
 
-def decided(metrics: MetricsView, spec: ModelDeploymentSpec | None = None) -> VersionStatus:
+def decided(
+    metrics: MetricsView, spec: ModelDeploymentSpec | None = None, *, gpu_exported: bool = False
+) -> VersionStatus:
     plans = tuple(PlanSample(at=format_time(NOW - age), replicas=2) for age in range(660, 0, -30))
     entry = VersionStatus(
         name="v1",
@@ -83,6 +85,7 @@ def decided(metrics: MetricsView, spec: ModelDeploymentSpec | None = None) -> Ve
         weight=VersionWeight(intended=100, applied=100),
         plans=plans,
         scaled_at=format_time(NOW - 3600),
+        gpu_exported=gpu_exported,
     )
     observed = Observed("m", "n", "u", 1, {REVISION: view(*(pod(number) for number in range(PODS)))})
     status = ModelDeploymentStatus(versions=(entry,))
@@ -176,12 +179,60 @@ def test_a_fault_removes_nothing_where_only_the_gpu_scales(name: str) -> None:
     assert decided(FAULTS[name](healthy()), spec).replicas >= PODS
 
 
-def test_a_gpu_exporter_that_is_gone_leaves_the_decision_to_what_is_known() -> None:
-    """A signal that nobody exports is no veto, else a cluster of CPUs would never scale down; Threshold needs both."""
-    gone = read(dataclasses.replace(healthy(), gpus=[]))
-    assert decided(gone).replicas == 8
-    for spec in (settings(strategy="Threshold"), settings(qps={})):
-        assert decided(gone, spec).replicas == PODS
+def gone() -> MetricsView:
+    return read(dataclasses.replace(healthy(), gpus=[]))
+
+
+def busy_servers() -> Answers:
+    """No exporter, but servers that say for which share of the time they executed something: a tenth."""
+    good = healthy()
+    busy = [series("slipway_executor_busy_seconds_total", number, lambda step: 1.5 * step) for number in range(PODS)]
+    return dataclasses.replace(good, servers=(good.servers[0], good.servers[1] + busy, *good.servers[2:]), gpus=[])
+
+
+SCALERS = {
+    "qps": settings(),
+    "threshold": settings(strategy="Threshold", gpuUtilization={"upper": 70, "lower": 20}),
+    "gpu": settings(qps={}),
+}
+
+
+def test_where_no_gpu_exporter_ever_was_its_absence_is_no_veto() -> None:
+    """Else a cluster of CPUs would never scale down; what scales by the GPU alone still needs to know it."""
+    assert decided(gone()).replicas == 8
+    for name in ("threshold", "gpu"):
+        assert decided(gone(), SCALERS[name]).replicas == PODS
+        assert decided(read(busy_servers()), SCALERS[name]).replicas < PODS
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_a_gpu_exporter_that_is_gone_removes_nothing(name: str) -> None:
+    before = decided(read(healthy()), SCALERS[name])
+    assert before.replicas < PODS
+    assert before.gpu_exported
+    for lost in (gone(), read(busy_servers())):
+        after = decided(lost, SCALERS[name], gpu_exported=True)
+        assert after.replicas == PODS
+        assert after.gpu_exported
+
+
+def test_a_gpu_exporter_that_comes_back_ends_the_veto() -> None:
+    assert decided(read(healthy()), gpu_exported=True).replicas == 8
+
+
+def test_a_gpu_shared_with_a_neighbour_is_not_a_lost_exporter() -> None:
+    good = healthy()
+    shared = [
+        {**item, "metric": {**item["metric"], "exported_pod": f"other-{item['metric']['gpu']}"}} for item in good.gpus
+    ]
+    view = read(dataclasses.replace(good, gpus=[*good.gpus, *shared]))
+    assert decided(view, gpu_exported=True).replicas == 8
+
+
+def test_without_a_gpu_target_a_lost_exporter_is_no_veto() -> None:
+    """The way out for whoever removed the exporter for good."""
+    spec = settings(gpuUtilization={"target": 0}, gpuMemory={"upper": 0})
+    assert decided(gone(), spec, gpu_exported=True).replicas == 8
 
 
 def test_a_counter_reset_is_neither_a_burst_nor_silence() -> None:

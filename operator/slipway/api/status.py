@@ -137,6 +137,8 @@ class VersionStatus(WireModel):
     """Mean utilisation of the pods' GPUs in per cent."""
     gpu_source: str = ""
     """Where gpuUtilization comes from: dcgm, or executor-busy where no GPU metric belongs to the pods."""
+    gpu_exported: bool = False
+    """Whether a GPU exporter has measured the pods; from then on its silence is a fault that keeps every replica."""
     cold_start: ColdStart = ColdStart()
     """Learned time from a pod's creation to warm."""
     gpu_hours: DecimalString | None = None

@@ -50,6 +50,7 @@ def revision_metrics(
         queue_time=_queue_time(fresh, silent, pace),
         gpu_utilization=utilization,
         gpu_source=source,
+        gpu_exported=any(pod.pod in gpus for pod in fresh),
         gpu_memory=merge((_memory(pod, gpus, pace) for pod in fresh), largest, silent),
         reporting_pods=frozenset(pod.pod for pod in fresh),
         pod_loads=_loads(fresh, pace),

@@ -1,20 +1,24 @@
-"""Whether metrics speak for all pods: a ready pod that nobody scrapes makes every sum and mean a part of the truth."""
+"""Whether metrics speak for all pods: a ready pod that nobody scrapes makes every sum and mean a part of the truth.
+
+Nor do they when the GPU exporter falls silent. A cluster that has none is no fault; one that had one is.
+"""
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, assert_never
 
 from slipway.api.observed import PodView
 from slipway.api.samples import Quality, RevisionMetrics, Sample
 from slipway.scaling.request import ScalingRequest
 
-__all__ = ["covered"]
+__all__ = ["covered", "gpu_measured"]
 
 NOTICED_AFTER = 60.0
 """Seconds after which a ready pod must have been scraped."""
 
 
 def covered(request: ScalingRequest) -> ScalingRequest:
-    """The request with samples marked as partial where pods are missing from the metrics."""
+    """The request with samples marked as partial where pods or their GPUs are missing from the metrics."""
+    request = _without_exporter(request)
     reporting = request.metrics.reporting_pods
     if not reporting:
         # Then no sample is OK, or the metrics do not come from pods.
@@ -29,6 +33,42 @@ def covered(request: ScalingRequest) -> ScalingRequest:
         metrics=_marked(request.metrics, reason),
         total_arrivals=_partial(request.total_arrivals, reason),
     )
+
+
+def gpu_measured(request: ScalingRequest) -> bool:
+    """Whether a GPU exporter measures the revision's pods, or has done so before."""
+    metrics = request.metrics
+    return request.entry.gpu_exported or (metrics.gpu_exported and metrics.gpu_utilization.ok)
+
+
+def _without_exporter(request: ScalingRequest) -> ScalingRequest:
+    """GPU samples that may raise but not lower, once an exporter that had measured the pods names none of them.
+
+    The server's own share of busy time goes on standing in, but what the GPU guards would say is not known.
+    """
+    if not request.entry.gpu_exported or request.metrics.gpu_exported:
+        return request
+    reason = "the GPU exporter that measured these pods no longer names them"
+    metrics = request.metrics
+    return replace(
+        request,
+        metrics=replace(
+            metrics,
+            gpu_utilization=_lost(metrics.gpu_utilization, reason),
+            gpu_memory=_lost(metrics.gpu_memory, reason),
+        ),
+    )
+
+
+def _lost(sample: Sample, reason: str) -> Sample:
+    match sample.quality:
+        case Quality.OK:
+            return _partial(sample, reason)
+        case Quality.MISSING:
+            return replace(sample, quality=Quality.STALE, reason=reason)
+        case Quality.PARTIAL | Quality.STALE | Quality.INVALID:
+            return sample
+    assert_never(sample.quality)
 
 
 def _due(pod: PodView, now: float) -> bool:

@@ -7,7 +7,7 @@ from slipway.api.autoscaling import ScalingMode, ScalingStrategy
 from slipway.api.status import DemandTrend, Role, ScalingDecision, VersionStatus
 from slipway.api.timestamps import format_time
 from slipway.scaling.capacity import whole
-from slipway.scaling.coverage import covered
+from slipway.scaling.coverage import covered, gpu_measured
 from slipway.scaling.demand import demand_of
 from slipway.scaling.fleet import fleet_of
 from slipway.scaling.learning import learned_capacity, with_learned_target
@@ -56,7 +56,14 @@ def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
         case ScalingStrategy.THRESHOLD:
             proposal = propose_threshold(request, fleet, demand)
     chosen = step(request, fleet, proposal, slow)
-    entry = entry.model_copy(update={"plans": chosen.plans, "trend": demand.trend, "capacity": capacity})
+    entry = entry.model_copy(
+        update={
+            "plans": chosen.plans,
+            "trend": demand.trend,
+            "capacity": capacity,
+            "gpu_exported": gpu_measured(request),
+        }
+    )
     if request.autoscaling.dry_run:
         return _dry_run(request, entry, chosen, active=proposal.active)
     return _finished(request, entry.model_copy(update={"proposed": None}), chosen, active=proposal.active)

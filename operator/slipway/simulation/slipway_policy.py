@@ -115,5 +115,6 @@ def _metrics(plant: Plant, scrapes: Scrapes, epoch: float) -> MetricsView:
         queue_depth=sample(last.backlog, seen),
         gpu_utilization=Sample(reason="exporter gone") if fault is FaultKind.GPU else sample(min(busy, 100.0)),
         gpu_source="dcgm",
+        gpu_exported=fault is not FaultKind.GPU,
     )
     return MetricsView(now, True, "", revisions={REVISION: metrics})
