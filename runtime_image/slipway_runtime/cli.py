@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     digest = commands.add_parser("digest", help="print the SHA-256 that --sha256 takes, of a file or a folder")
     digest.add_argument("path", type=Path)
     digest.add_argument("--lines", action="store_true", help="print a folder's lines, which a signature signs")
+    _add_fetch(commands.add_parser("fetch", help="bring a verified model to a folder, for another model server"))
     _add_export(commands.add_parser("export", help="write weights with a model class as a program, and compare"))
     _add_verify(commands.add_parser("verify", help="compare the answers of two models; exit code 1 if they differ"))
     return parser
@@ -126,6 +127,24 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")
     serve.add_argument("--grace", type=_seconds, default=listener.grace, help="longest drain after SIGTERM")
     serve.add_argument("--pre-stop", type=_seconds, default=listener.pre_stop, help="serve on so long after SIGTERM")
+
+
+def _add_fetch(fetch: argparse.ArgumentParser) -> None:
+    fetch.add_argument("uri", help="as --uri of serve")
+    fetch.add_argument("--to", type=Path, required=True, help="folder; what lies in it is removed")
+    fetch.add_argument("--name", default="model", help="name of the model below that folder")
+    fetch.add_argument("--layout", default="plain", choices=("plain", "triton"), help="triton: a model repository")
+    fetch.add_argument("--sha256", default="", help="digest the model must have")
+    _add_access(fetch)
+
+
+def _fetch(given: argparse.Namespace) -> int:
+    from slipway_runtime.fetch.delivery import Delivery, Layout, deliver
+
+    layout = Layout(given.layout)
+    digest = deliver(Delivery(given.uri, given.to, given.name, given.sha256, layout, _access(given)))
+    sys.stdout.write(f"{digest}\n")
+    return ExitCode.OK
 
 
 def _add_access(serve: argparse.ArgumentParser) -> None:
@@ -194,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "digest":
             sys.stdout.write(folder_lines(given.path) if given.lines else f"{digest_of(given.path)}\n")
             return ExitCode.OK
+        if given.command == "fetch":
+            return _fetch(given)
         if given.command in ("export", "verify"):
             from slipway_runtime.export import commands
 

@@ -20,14 +20,21 @@ from slipway_runtime.settings import Access, ModelSettings
 def arrived(settings: ModelSettings) -> Iterator[Artefact]:
     """The artefact of the settings. Raises Refusal."""
     access = settings.access
-    store = Store(
-        root=access.model_dir or default_folder(),
-        credentials=Credentials(access.storage_secret),
-        limits=FetchLimits(max_bytes=access.max_bytes),
-    )
-    trust = Trust(access.public_key, _signature(access, store), access.allow_pickle)
-    with opened(settings.uri, settings.sha256, trust, store) as artefact:
+    store = store_of(access, access.model_dir or default_folder())
+    with opened(settings.uri, settings.sha256, trust_of(access, store), store) as artefact:
         yield artefact
+
+
+def store_of(access: Access, root: Path) -> Store:
+    """A store below ``root`` that fetches as the settings say."""
+    return Store(
+        root=root, credentials=Credentials(access.storage_secret), limits=FetchLimits(max_bytes=access.max_bytes)
+    )
+
+
+def trust_of(access: Access, store: Store) -> Trust:
+    """Whose signature the settings ask for, the signature itself fetched where it lies elsewhere. Raises Refusal."""
+    return Trust(access.public_key, _signature(access, store), access.allow_pickle)
 
 
 def _signature(access: Access, store: Store) -> str:

@@ -66,14 +66,14 @@ def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | Non
     that a file put in its place between check and load is not loaded. ``sha256`` may carry the prefix
     ``sha256:``; empty means unchecked. What has to be fetched goes to ``store``. Raises Refusal.
     """
-    expected = _expected_digest(sha256)
+    expected = expected_digest(sha256)
     asked = trust or Trust()
     local = local_path(uri)
     place = store or Store()
     path = local or place.fetch(uri, expected)
     if path.is_dir():
         digest = digest_of(path)
-        signed = _check(expected, digest, asked)
+        signed = check(expected, digest, asked)
         found = _of_description(describe(path), digest)
         yield _judged(found, asked, signed, bool(expected), local is None)
         return
@@ -81,12 +81,13 @@ def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | Non
         raise Refusal("ArtefactNotFound", f"there is no model at {path}", ExitCode.ARTEFACT_NOT_FOUND)
     with path.open("rb") as stream:
         digest = stream_digest(stream)
-        signed = _check(expected, digest, asked)
+        signed = check(expected, digest, asked)
         found = _of_file(stream, path, digest, place)
         yield _judged(found, asked, signed, bool(expected), local is None)
 
 
-def _check(expected: str, digest: str, trust: Trust) -> bool:
+def check(expected: str, digest: str, trust: Trust) -> bool:
+    """Whether the model of that digest is signed. Raises Refusal for another digest or signature than asked for."""
     _compare(expected, digest)
     return verify(trust, digest)
 
@@ -120,18 +121,19 @@ def _of_file(stream: IO[bytes], path: Path, digest: str, store: Store) -> Artefa
             shutil.rmtree(fresh, ignore_errors=True)
             unpack(stream, kind, fresh)
             fresh.rename(folder)
-        return _of_description(describe(_only_folder(folder)), digest)
+        return _of_description(describe(only_folder(folder)), digest)
     kind = identify(file)
     return Artefact(file, kind, digest, Description(kind, file))
 
 
-def _only_folder(folder: Path) -> Path:
+def only_folder(folder: Path) -> Path:
     """Archives often hold one folder with everything in it."""
     entries = list(folder.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
 
 
-def _expected_digest(text: str) -> str:
+def expected_digest(text: str) -> str:
+    """The digest asked for in hexadecimal digits; empty for none. Raises Refusal."""
     expected = text.strip().lower().removeprefix("sha256:")
     if expected and not _HEX64.fullmatch(expected):
         raise Refusal("BadDigest", "--sha256 must be 64 hexadecimal digits", ExitCode.BAD_ARGUMENTS)

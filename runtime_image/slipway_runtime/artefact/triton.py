@@ -13,7 +13,7 @@ from slipway_runtime.refusal import Refusal
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import TensorSpec
 
-_FILE = "config.pbtxt"
+CONFIG_FILE = "config.pbtxt"
 _TOKEN = re.compile(r"""\s+|\#[^\n]*|(?P<token>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\]:,;]|[\w.+-]+)""")
 _MODEL_NAMES = {"pytorch_libtorch": "model.pt", "onnxruntime_onnx": "model.onnx"}
 _BACKENDS = {"pytorch": "model.pt", "onnxruntime": "model.onnx"}
@@ -25,12 +25,12 @@ Message = dict[str, list[Any]]
 
 def fits(folder: Path) -> bool:
     """Whether the folder is a model of a Triton repository."""
-    return (folder / _FILE).is_file()
+    return (folder / CONFIG_FILE).is_file()
 
 
 def describe(folder: Path) -> Description:
     """The newest version of the model. Raises Refusal."""
-    config = parse_text_format(read_text(folder / _FILE))
+    config = parse_text_format(read_text(folder / CONFIG_FILE))
     versions = sorted((int(path.name), path) for path in folder.iterdir() if path.is_dir() and path.name.isdigit())
     if not versions:
         raise Refusal("NotAModel", "the Triton model has no numbered version folder")
@@ -40,7 +40,7 @@ def describe(folder: Path) -> Description:
         rows = int(_first(config, "max_batch_size") or 0)
         inputs, outputs = _specs(config.get("input", []), rows), _specs(config.get("output", []), rows)
     except (KeyError, ValueError, TypeError) as error:
-        raise Refusal("BadModelConfig", f"{_FILE}: inputs and outputs need name, data_type and dims") from error
+        raise Refusal("BadModelConfig", f"{CONFIG_FILE}: inputs and outputs need name, data_type and dims") from error
     return Description(identify(file), file, folder, inputs=inputs, outputs=outputs, max_rows=rows or None)
 
 
@@ -80,7 +80,7 @@ def parse_text_format(text: str) -> Message:
     tokens = list(_tokens(text))
     message, end = _message(tokens, 0, 0)
     if end != len(tokens):
-        raise Refusal("BadModelConfig", f"{_FILE}: unexpected '{tokens[end]}'")
+        raise Refusal("BadModelConfig", f"{CONFIG_FILE}: unexpected '{tokens[end]}'")
     return message
 
 
@@ -89,7 +89,7 @@ def _tokens(text: str) -> Iterator[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise Refusal("BadModelConfig", f"{_FILE}: unexpected character {text[position]!r}")
+            raise Refusal("BadModelConfig", f"{CONFIG_FILE}: unexpected character {text[position]!r}")
         if match["token"]:
             yield match["token"]
         position = match.end()
@@ -97,7 +97,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 def _message(tokens: list[str], at: int, depth: int) -> tuple[Message, int]:
     if depth > _MAX_DEPTH:
-        raise Refusal("BadModelConfig", f"{_FILE}: nested too deeply")
+        raise Refusal("BadModelConfig", f"{CONFIG_FILE}: nested too deeply")
     message: Message = {}
     while at < len(tokens) and tokens[at] != "}":
         if tokens[at] in ",;":
@@ -133,11 +133,11 @@ def _value(tokens: list[str], at: int, depth: int) -> tuple[Any, int]:
         _peek(tokens, end)
         return message, end + 1
     if word in "}]:,;":
-        raise Refusal("BadModelConfig", f"{_FILE}: a value is missing before '{word}'")
+        raise Refusal("BadModelConfig", f"{CONFIG_FILE}: a value is missing before '{word}'")
     return word[1:-1] if word[0] in "\"'" else word, at + 1
 
 
 def _peek(tokens: list[str], at: int) -> str:
     if at >= len(tokens):
-        raise Refusal("BadModelConfig", f"{_FILE} ends too early")
+        raise Refusal("BadModelConfig", f"{CONFIG_FILE} ends too early")
     return tokens[at]
