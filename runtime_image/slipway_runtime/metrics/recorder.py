@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from slipway_runtime.metrics.exposition import Histogram, Registry, Value
+from slipway_runtime.metrics.sheet import Merge, Sheet
 
 DURATION_BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25,
@@ -29,8 +30,11 @@ _USUAL_CODES = (
 class ServingMetrics:
     """Every series the server exports. Warm-up and health requests never reach it."""
 
-    def __init__(self, model: str, version: str, revision: str) -> None:
-        self._registry = Registry({"model": model, "version": version, "revision": revision})
+    def __init__(self, model: str, version: str, revision: str, sheet: Sheet | None = None) -> None:
+        """``sheet`` is where the numbers are; servers of one sheet are exposed together."""
+        self.model = model
+        self.version = version
+        self._registry = Registry({"model": model, "version": version, "revision": revision}, sheet)
         self._requests: dict[tuple[int, bool], Value] = {}
         for code in _USUAL_CODES:
             for shadow in (False, True):
@@ -47,13 +51,19 @@ class ServingMetrics:
         self._busy = self._counter(
             "slipway_executor_busy_seconds_total", "Seconds the executor spent executing the model."
         )
-        self.load_seconds = self._gauge("slipway_model_load_seconds", "Time from start to ready: load and warm-up.")
-        self.ready = self._gauge("slipway_model_ready", "1 once the model is loaded and warm, 0 before and in drain.")
+        # What a worker that died had counted in this one's place.
+        self._busy_before = self._busy.value
+        self.load_seconds = self._gauge(
+            "slipway_model_load_seconds", "Time from start to ready: load and warm-up.", Merge.HIGHEST
+        )
+        self.ready = self._gauge(
+            "slipway_model_ready", "1 once the model is loaded and warm, 0 before and in drain.", Merge.LOWEST
+        )
         self._shadow: dict[tuple[str, str, str], Value] = {}
         self.rows = self._counter("slipway_request_rows_total", "Rows of the requests that were executed.")
 
-    def _gauge(self, name: str, text: str) -> Value:
-        return self._registry.value("gauge", name, text)
+    def _gauge(self, name: str, text: str, merge: Merge = Merge.SUM) -> Value:
+        return self._registry.value("gauge", name, text, merge)
 
     def _counter(self, name: str, text: str) -> Value:
         return self._registry.value("counter", name, text)
@@ -112,5 +122,9 @@ class ServingMetrics:
 
     def render(self, busy_seconds: Callable[[], float]) -> bytes:
         """The exposition; ``busy_seconds`` includes the part of a running execution that has passed."""
-        self._busy.set(busy_seconds())
+        self.publish_busy(busy_seconds())
         return self._registry.render()
+
+    def publish_busy(self, seconds: float) -> None:
+        """Let other workers' expositions see how long this process's executor has been busy since its start."""
+        self._busy.set(self._busy_before + seconds)
