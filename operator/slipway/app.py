@@ -5,11 +5,13 @@ keep state would write annotations and finalizers into users' objects, so there 
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import random
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +27,7 @@ from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, WATCHED, Kind
 from slipway.kube.metadata import OWN_SELECTOR
 from slipway.kube.transport import ApiTransport, Transport, load_configuration
 from slipway.metrics import PrometheusSource
+from slipway.web import Answers, Records, serve_page
 
 __all__ = ["EXIT_TIMEOUT", "kopf_settings", "make_engine", "operate", "registry_of"]
 
@@ -52,12 +55,34 @@ async def operate(
     async with Client(transport, on_call=telemetry.called) as client:
         engine = make_engine(settings, client, telemetry)
         unwatch = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
+        async with _page(engine, settings), asyncio.TaskGroup() as group:
             working = group.create_task(engine.run(stop), name="engine")
             group.create_task(_watch(engine, settings, stop, unwatch, exit_timeout), name="kopf")
             await asyncio.wait([working])
             unwatch.set()
     log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def _page(engine: Engine, settings: Settings) -> AsyncIterator[None]:
+    """The web page, where one is asked for; it is there on standbys as well."""
+    if settings.web_port is None:
+        yield
+        return
+    records = Records(engine.cache, engine.ticker.view, time.time)
+    engine.attend(records)
+    runner = await serve_page(
+        Answers(engine.cache, records),
+        lambda: engine.health.leading,
+        time.time,
+        host=settings.web_host,
+        port=settings.web_port,
+        names=settings.web_names,
+    )
+    try:
+        yield
+    finally:
+        await runner.cleanup()
 
 
 def make_engine(settings: Settings, client: Client, telemetry: Telemetry) -> Engine:

@@ -18,6 +18,7 @@ from slipway.engine.logs import set_up
 from slipway.kube.kinds import APIS
 from slipway.kube.lease import LeaseLostError
 from slipway.kube.metadata import Key
+from slipway.notifications.receivers import Receiver, ReceiverError, receivers_of
 
 __all__ = ["add_arguments", "run", "settings_of"]
 
@@ -63,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     flag("runtime-image", defaults.runtime_image, "image of model servers that name none")
     flag("cluster-domain", defaults.cluster_domain, "DNS domain of the cluster")
     flag("mesh-principal", "", "the operator's identity in the mesh: it may probe servers that ask for tokens")
+    flag("cluster-name", defaults.cluster_name, "what notifications call the cluster")
+    flag("notifications", "", "receivers, as a list in JSON or YAML, or @FILE with one", type=_receivers)
+    flag("web-port", "", "port of the web page, which is off without one", type=_port)
+    flag("web-host", defaults.web_host, "address of the web page, which asks nobody who they are")
+    flag("web-names", "", "names that the web page may be asked for by, separated by commas")
     flag("log-format", "auto", "auto, json or text", choices=("auto", "json", "text"))
     flag("log-level", "info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
@@ -73,6 +79,17 @@ def _apis(text: str) -> tuple[str, ...]:
     if unknown:
         raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(APIS)}")
     return names
+
+
+def _receivers(text: str) -> tuple[Receiver, ...]:
+    try:
+        return receivers_of(text)
+    except ReceiverError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _port(text: str) -> int | None:
+    return int(text) if text else None
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
@@ -93,6 +110,11 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         resync=arguments.resync,
         tick=arguments.tick,
         rate_window=arguments.rate_window,
+        receivers=arguments.notifications,
+        cluster_name=arguments.cluster_name,
+        web_port=arguments.web_port,
+        web_host=arguments.web_host,
+        web_names=tuple(name.strip().lower() for name in arguments.web_names.split(",") if name.strip()),
     )
 
 

@@ -22,6 +22,7 @@ from slipway.engine.resync import Resync
 from slipway.engine.server import Health, serve
 from slipway.engine.snapshot import SnapshotTicker, Source
 from slipway.engine.telemetry import Telemetry
+from slipway.engine.witness import Witness
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache, scaled_deployment
 from slipway.kube.client import Client
@@ -30,6 +31,7 @@ from slipway.kube.failures import ApiError
 from slipway.kube.kinds import APIS, DEPLOYMENT, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, WATCHED, Kind, watched
 from slipway.kube.lease import Elector, LeaseTimes
 from slipway.kube.metadata import Key
+from slipway.notifications import Notifier, Receiver
 from slipway.resources import RenderOptions
 
 __all__ = ["Engine", "Settings"]
@@ -72,6 +74,16 @@ class Settings:
     """Between two looks at the metrics of an object at rest."""
     drain: float = 20.0
     """For running reconciles at the end."""
+    receivers: tuple[Receiver, ...] = ()
+    """Who is notified."""
+    cluster_name: str = ""
+    """What receivers and the page's readers call the cluster."""
+    web_port: int | None = None
+    """Of the web page; None for no page."""
+    web_host: str = "127.0.0.1"
+    """Only reachable through a port-forward, which is a right that people have or have not."""
+    web_names: tuple[str, ...] = ()
+    """Names that the page may be asked for by besides those of this host; none: any, where others can reach it."""
 
 
 class Engine:
@@ -101,6 +113,8 @@ class Engine:
         self._client = client
         self._clock = clock
         self._looked: dict[Key, float] = {}
+        self._witnesses: list[Witness] = []
+        self._notifier = self._make_notifier()
         self._recorder = EventRecorder(
             client, wall=wall, instance=settings.identity, on_drop=self.telemetry.events_dropped.inc
         )
@@ -154,7 +168,21 @@ class Engine:
             recorder=self._recorder,
             telemetry=self.telemetry,
             wall=wall,
+            witnesses=self._witnesses,
         )
+
+    def attend(self, witness: Witness) -> None:
+        """Tell another witness what is measured and decided from now on."""
+        self._witnesses.append(witness)
+
+    def _make_notifier(self) -> Notifier | None:
+        settings = self.settings
+        if not settings.receivers:
+            return None
+        count, name = self.telemetry.notified, settings.cluster_name
+        notifier = Notifier(settings.receivers, count=count, cluster=name, clock=self._clock)
+        self.attend(notifier)
+        return notifier
 
     def event(self, kind: Kind, change: str | None, obj: Mapping[str, Any]) -> None:
         """Take a watch event: ``change`` is ADDED, MODIFIED, DELETED or None for an object of the first list."""
@@ -173,6 +201,8 @@ class Engine:
 
     def queue_active(self) -> None:
         """Queue what a new metrics snapshot may move: at once what is moving, now and then what rests."""
+        for witness in self._witnesses:
+            witness.measured()
         now = self._clock()
         for key in self.cache.keys(MODEL_DEPLOYMENT):
             obj = self.cache.get(MODEL_DEPLOYMENT, key) or {}
@@ -196,6 +226,8 @@ class Engine:
                     group.create_task(self.ticker.run(), name="snapshots"),
                     group.create_task(self._recorder.run(), name="events"),
                 ]
+                if self._notifier is not None:
+                    background.append(group.create_task(self._notifier.run(), name="notifications"))
                 leading = group.create_task(self._lead(), name="leader")
                 await stop.wait()
                 await self._wind_down(leading)
@@ -228,6 +260,8 @@ class Engine:
         if self._prober is not None:
             await self._prober.close()
         await self._recorder.drain(timeout=2.0)
+        if self._notifier is not None:
+            await self._notifier.drain(timeout=2.0)
         if self._elector is not None:
             await self._elector.release()
         self.health.leading = False

@@ -22,6 +22,7 @@ from slipway.engine.observe import Observer, Remarks
 from slipway.engine.persistence import persist
 from slipway.engine.telemetry import Telemetry
 from slipway.engine.victims import mark_victims
+from slipway.engine.witness import Witness
 from slipway.kube.apply import Applied, Applier, Owner
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
@@ -127,9 +128,10 @@ class Reconciler:
         recorder: Recorder,
         telemetry: Telemetry,
         wall: Callable[[], float],
+        witnesses: Sequence[Witness] = (),
     ) -> None:
         """``metrics`` gives the newest view by namespace and name, ``want`` is told which expressions the next ones are
-        to answer; ``wall`` gives seconds since the epoch.
+        to answer; ``wall`` gives seconds since the epoch; ``witnesses`` may grow later.
         """
         self._client = client
         self._cache = cache
@@ -143,6 +145,7 @@ class Reconciler:
         self._recorder = recorder
         self._telemetry = telemetry
         self._wall = wall
+        self._witnesses = witnesses
         self._serial = itertools.count(1)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -227,6 +230,7 @@ class Reconciler:
         if written is not None:
             self._telemetry.changed(raw.get("status"), decision.status, now)
             _log_course(raw.get("status") or {}, decision.status)
+        self._tell(raw, decision.status, now)
         for event in decision.events:
             self._recorder.record(raw, event)
         for step in applied.done:
@@ -241,6 +245,14 @@ class Reconciler:
         for text in refusals:
             self._recorder.record(raw, EventRecord("ApplyRefused", text, "Warning"))
             log.error("%s", text)
+
+    def _tell(self, raw: Mapping[str, Any], status: ModelDeploymentStatus, now: float) -> None:
+        for witness in self._witnesses:
+            try:
+                witness.decided(raw, status, now)
+            except Exception:
+                # Whoever only looks on must not fail a reconcile.
+                log.exception("a decision could not be told to %s", type(witness).__name__)
 
 
 def _refusal(place: Place, error: ApiError) -> str:

@@ -50,6 +50,11 @@ class Telemetry:
             "drift_repairs", "Foreign edits of our objects; result is repaired or given_up.", ("kind", "result")
         )
         self.events_dropped = self._counter("events_dropped", "Kubernetes Events that were not posted.")
+        self.notifications = self._counter(
+            "notifications",
+            "Notifications by receiver and result: sent, retried, refused, expired, overflow.",
+            ("receiver", "result"),
+        )
         self.rollouts = self._counter("rollouts", "Finished rollouts by outcome.", ("outcome",))
         self.verdicts = self._counter("verdicts", "Verdicts that checks came to.", ("verdict",))
         self.weight_seconds = self._histogram(
@@ -77,6 +82,10 @@ class Telemetry:
         """Count one call to the API server."""
         self.api_calls.labels(method, resource, str(code)).inc()
         self.api_seconds.observe(seconds)
+
+    def notified(self, receiver: str, result: str) -> None:
+        """Count a notification, or a try of one."""
+        self.notifications.labels(receiver, result).inc()
 
     def changed(self, before: Mapping[str, Any] | None, after: ModelDeploymentStatus, now: float) -> None:
         """Count what a status just written has that the one before (as read) had not."""
