@@ -167,13 +167,10 @@ class _SlotFiles:
         self._end = 0
         self.places: dict[Series, int] = {}
         path = folder / f"{slot}.cells"
+        # The numbers are there before anybody can see that there are series.
+        self.cells = shared_cells(path, _CELLS)
         if create:
-            # The numbers are there before anybody can see that there are series.
-            with path.open("ab") as file:
-                os.truncate(file.fileno(), _CELLS * _CELL_BYTES)
             self._directory.touch()
-        with path.open("r+b") as file:
-            self.cells: memoryview[float] = memoryview(mmap.mmap(file.fileno(), _CELLS * _CELL_BYTES)).cast("d")
         self.read_places()
 
     def place(self, series: Series) -> int:
@@ -199,6 +196,14 @@ class _SlotFiles:
             series = Series.read(line)
             self.places[series] = self._end
             self._end += series.width
+
+
+def shared_cells(path: Path, count: int) -> memoryview[float]:
+    """Numbers that all processes share that name the same file. Raises OSError."""
+    with path.open("a+b") as file:
+        if os.fstat(file.fileno()).st_size < count * _CELL_BYTES:
+            os.truncate(file.fileno(), count * _CELL_BYTES)
+        return memoryview(mmap.mmap(file.fileno(), count * _CELL_BYTES)).cast("d")
 
 
 def clear_gauges(files: _SlotFiles) -> None:

@@ -1,0 +1,1 @@
+"""One server as several processes that share its ports."""

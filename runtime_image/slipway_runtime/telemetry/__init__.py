@@ -1,0 +1,1 @@
+"""What is told about single requests: access log and traces."""
