@@ -53,7 +53,6 @@ def test_mistakes_are_told_by_the_names_of_the_api(spec: dict[str, Any], field: 
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"runtime": {"engine": "triton"}}, "spec.runtime.engine"),
         ({"runtime": {"tenants": {"header": "x-tenant", "default": {"priority": 2}}}}, "spec.runtime.tenants"),
         ({"runtime": {"cache": {"maxBytes": "1Gi"}}}, "spec.runtime.cache"),
         ({"runtime": {"pool": "Shared"}}, "spec.runtime.pool"),
@@ -90,7 +89,7 @@ def test_defaults_written_out_are_accepted() -> None:
 
 
 def test_invalid_comes_before_unsupported() -> None:
-    assert validate(with_two(serve="v9", runtime={"engine": "vllm"})).reason == "InvalidSpec"
+    assert validate(with_two(serve="v9", runtime={"pool": "Shared"})).reason == "InvalidSpec"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_render_prints_the_objects(file: Path, capsys: pytest.CaptureFixture[str
     ("text", "arguments", "words"),
     [
         (yaml.safe_dump(with_two(serve="v9")), [], "spec.serve: must be the name"),
-        (yaml.safe_dump(with_two(runtime={"engine": "vllm"})), [], "spec.runtime.engine: is not supported yet"),
+        (yaml.safe_dump(with_two(runtime={"pool": "Shared"})), [], "spec.runtime.pool: is not supported yet"),
         (yaml.safe_dump(with_two()), ["--candidate", "v1"], "--candidate"),
         (yaml.safe_dump(with_two()), ["--weight", "5"], "--weight"),
         (yaml.safe_dump(with_two()), ["--candidate", "v2", "--weight", "101"], "--weight"),

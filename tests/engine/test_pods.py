@@ -56,6 +56,29 @@ def test_the_present_end_counts_before_the_last_one():
     assert view.out_of_memory
 
 
+def fetching(**fields: Any) -> dict[str, Any]:
+    """A pod whose server waits for its model to be fetched."""
+    waiting = {"waiting": {"reason": "PodInitializing"}}
+    init = [{"name": "istio-proxy", "restartCount": 7}, {"name": "fetch", **fields}]
+    return pod(initContainerStatuses=init, containerStatuses=server(restartCount=0, state=waiting))
+
+
+def test_a_model_that_cannot_be_fetched_is_the_servers_failure():
+    end = {"terminated": {"reason": "Error", "exitCode": 65, "message": "DigestMismatch: expected sha256 ab"}}
+    looping = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}}
+    for fields in ({"restartCount": 2, "state": looping, "lastState": end}, {"restartCount": 0, "state": end}):
+        view = pod_view(fetching(**fields))
+        assert (view.exit_code, view.message) == (65, "DigestMismatch: expected sha256 ab")
+    assert pod_view(fetching(restartCount=2, state=looping, lastState=end)).failing
+
+
+def test_a_model_that_is_fetched_or_being_fetched_is_no_failure():
+    done = {"terminated": {"reason": "Completed", "exitCode": 0, "message": "an earlier word"}}
+    for fields in ({"restartCount": 0, "state": {"running": {}}}, {"restartCount": 3, "state": done}):
+        view = pod_view(fetching(**fields))
+        assert (view.failing, view.restarts, view.message) == (False, 0, "")
+
+
 def test_an_unschedulable_pod_tells_since_when_and_why():
     view = pod_view(
         pod(

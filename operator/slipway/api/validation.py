@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from slipway.api.advice import questionable_settings
 from slipway.api.consistency import inconsistencies
+from slipway.api.engine_limits import beyond_engine
 from slipway.api.problems import Problem, unknown_fields
 from slipway.api.provider_limits import beyond_provider
 from slipway.api.scalars import DecimalString, Duration, Quantity
@@ -75,7 +76,12 @@ def validate(raw: Mapping[str, Any]) -> Validated:
     except ValidationError as error:
         return Validated(None, _parse_problems(error, spec))
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
-    problems = (*inconsistencies(name, typed), *beyond_provider(typed), *unsupported_settings(typed))
+    problems = (
+        *inconsistencies(name, typed),
+        *beyond_provider(typed),
+        *beyond_engine(typed),
+        *unsupported_settings(typed),
+    )
     warnings = (*_unknown(typed, spec), *questionable_settings(typed))
     return Validated(None if problems else typed, problems, warnings)
 

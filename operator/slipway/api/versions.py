@@ -297,7 +297,7 @@ class Version(WireModel):
 class Runtime(WireModel):
     """How the pods of every version run."""
 
-    engine: Engine = Field(default=Engine.SLIPWAY, json_schema_extra=LATER)
+    engine: Engine = Engine.SLIPWAY
     """The model server: a preset of ports, probes, arguments and metric names."""
     image: str = Field(default="", max_length=1024)
     """Container image; empty means the image that belongs to this release of the engine."""

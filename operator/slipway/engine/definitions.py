@@ -9,6 +9,7 @@ from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role
 from slipway.api.versions import Runtime
 from slipway.resources import Identity, RenderOptions, pod_template
+from slipway.resources.engines import default_image
 from slipway.rollout import ExperimentTarget
 
 __all__ = ["experiment_targets", "gpus_per_pod", "lost_revisions", "revisions_to_keep", "with_losses"]
@@ -83,7 +84,8 @@ def revisions_to_keep(
 
 def _first_run(revision: Revision, observed: Observed, runtime_image: str) -> Revision:
     """A revision with what it keeps for life: the default image and the pod template of the day."""
-    imaged = revision_from_definition(observed.name, with_image(revision.data, runtime_image))
+    image = default_image(revision.runtime.engine, runtime_image)
+    imaged = revision_from_definition(observed.name, with_image(revision.data, image))
     identity = Identity(observed.name, observed.namespace, observed.uid)
     template = pod_template(identity, imaged, RenderOptions(runtime_image=runtime_image))
     return revision_from_definition(observed.name, with_template(imaged.data, template))

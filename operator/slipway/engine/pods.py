@@ -9,16 +9,17 @@ from slipway.api.revisions import revision_from_definition
 from slipway.api.scalars import Quantity
 from slipway.api.timestamps import parse_time
 from slipway.kube.metadata import created_at
+from slipway.resources.engines.delivered import FETCH
+from slipway.resources.engines.server import SERVER
 from slipway.resources.workloads import DEFINITION
 
 __all__ = ["pod_view", "replica_failure", "stored_definition"]
 
-SERVER = "server"
 GPU = "nvidia.com/gpu"
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
-    """What a pod's status says of its server container."""
+    """What a pod's status says of its server container, or of the one that fetches its model."""
     status = pod.get("status") or {}
     conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
     ready = conditions.get("Ready") or {}
@@ -72,8 +73,16 @@ def stored_definition(deployment: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _server(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    containers = status.get("containerStatuses") or ()
-    return next((entry for entry in containers if entry.get("name") == SERVER), {})
+    """The server's container; or the one that fetches its model, while that fails and keeps it from starting."""
+    fetching = _named(status.get("initContainerStatuses"), FETCH)
+    state = fetching.get("state") or {}
+    ended = state.get("terminated") or {}
+    fails = ended.get("exitCode", 0) != 0 or (fetching.get("restartCount", 0) > 0 and not ended)
+    return fetching if fails else _named(status.get("containerStatuses"), SERVER)
+
+
+def _named(containers: Any, name: str) -> Mapping[str, Any]:
+    return next((entry for entry in containers or () if entry.get("name") == name), {})
 
 
 def _message(

@@ -1,5 +1,8 @@
 """A client for servers that are not trusted: answers are bounded in size and time, and lead nowhere else."""
 
+import json
+from typing import Any
+
 from aiohttp import (
     ClientHandlerType,
     ClientPayloadError,
@@ -10,6 +13,7 @@ from aiohttp import (
     TCPConnector,
 )
 from tritonclient.http.aio import InferenceServerClient, InferenceServerClientBase
+from tritonclient.utils import InferenceServerException
 
 __all__ = ["MAX_ANSWER_BYTES", "BoundedClient", "RefusedAnswerError"]
 
@@ -72,6 +76,16 @@ class BoundedClient(InferenceServerClient):  # type: ignore[misc]
         for answer in self._answers:
             answer.close()
         await super().close()
+
+    async def json_of(self, path: str, headers: dict[str, str]) -> Any:
+        """The JSON document at a path that is not of the protocol.
+
+        Raises InferenceServerException as the methods of the protocol do, and ValueError for what is no JSON.
+        """
+        answer = await self._stub.get(f"{self._url}/{path}", headers=headers)
+        if answer.status != 200:
+            raise InferenceServerException(f"GET /{path} is refused", status=str(answer.status))
+        return json.loads(await answer.read())
 
     async def _keep_hold(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         """Remember the answer; refuse redirects: a pod must not lead the operator to other addresses."""

@@ -18,9 +18,11 @@ from tritonclient.utils import InferenceServerException
 
 from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision
+from slipway.api.versions import Engine
 from slipway.engine.goldens import Golden, GoldensError, difference, digest_of, parse_goldens, request_inputs
 from slipway.engine.probe_client import BoundedClient, RefusedAnswerError
 from slipway.engine.signature import signature_mismatch
+from slipway.resources.engines import http_port
 
 __all__ = ["PodIdentity", "Prober", "identities_of"]
 
@@ -48,9 +50,12 @@ class Prober:
     """Checks pods; keeps definite results per revision, container start and goldens."""
 
     def __init__(
-        self, *, port: int = 8080, request_timeout: float = 10.0, timeout: float = 60.0, at_once: int = 4
+        self, *, port: int | None = None, request_timeout: float = 10.0, timeout: float = 60.0, at_once: int = 4
     ) -> None:
-        """Seconds for one request and for a whole pod; ``at_once`` pods are asked in parallel."""
+        """Seconds for one request and for a whole pod; ``at_once`` pods are asked in parallel.
+
+        ``port`` stands for the one that the revision's pods listen on.
+        """
         self._port = port
         self._request_timeout = request_timeout
         self._timeout = timeout
@@ -110,10 +115,12 @@ class Prober:
         """One pod; everything that it may do wrong becomes a view."""
         try:
             async with self._slots, asyncio.timeout(self._timeout):
-                address = f"[{pod.ip}]:{self._port}" if ":" in pod.ip else f"{pod.ip}:{self._port}"
+                port = self._port or http_port(expectation.revision)
+                address = f"[{pod.ip}]:{port}" if ":" in pod.ip else f"{pod.ip}:{port}"
                 client = BoundedClient(address, self._request_timeout)
                 try:
-                    view = await _examine(client, expectation)
+                    examine = _EXAMINATIONS.get(expectation.revision.runtime.engine, _examine)
+                    view = await examine(client, expectation)
                     return view if view.passed else replace(view, message=f"{pod.name}: {view.message}")
                 finally:
                     await client.close()
@@ -166,6 +173,15 @@ async def _examine(client: BoundedClient, expectation: _Expectation) -> ProbeVie
     return ProbeView(passed=True, loaded_digest=digest)
 
 
+async def _examine_open_ai(client: BoundedClient, expectation: _Expectation) -> ProbeView:
+    """A server of OpenAI's protocol has no tensors to declare: it has to know the model by its name."""
+    models = await client.json_of("v1/models", dict(SHADOW_HEADERS))
+    names = [str(entry["id"]) for entry in models["data"]]
+    if expectation.model_name not in names:
+        return _failed("ProbeFailed", f"the server has the models {', '.join(names)}, not {expectation.model_name}")
+    return ProbeView(passed=True)
+
+
 async def _wrong_answer(client: BoundedClient, expectation: _Expectation, golden: Golden) -> str:
     declared = expectation.revision.version.goldens
     try:
@@ -180,6 +196,10 @@ async def _wrong_answer(client: BoundedClient, expectation: _Expectation, golden
             raise
         return f"{golden.label}: HTTP {error.status()}: {error.message()}"
     return difference(golden, result, declared.tolerance) if declared else ""
+
+
+_EXAMINATIONS = {Engine.VLLM: _examine_open_ai}
+"""By engine; the others speak the Open Inference Protocol."""
 
 
 def _digest(metadata: Any) -> str:
