@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(STAMP) ## Create the virtual environment and fetch Envoy, Prometheus, kubectl and helm
+setup: $(STAMP) ## Create the virtual environment and fetch Envoy, Prometheus, kubectl, helm and Chromium
 
 $(STAMP): pyproject.toml
 	@if ! test -x $(BIN)/pip; then \
@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m e2e.sandbox.binaries
+	$(BIN)/python -m e2e.browser
 	@touch $(STAMP)
 
 demo: setup ## Roll out a real model in a sandbox on this machine (KEEP=1 leaves it running)

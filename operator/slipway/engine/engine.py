@@ -202,7 +202,11 @@ class Engine:
     def queue_active(self) -> None:
         """Queue what a new metrics snapshot may move: at once what is moving, now and then what rests."""
         for witness in self._witnesses:
-            witness.measured()
+            try:
+                witness.measured()
+            except Exception:
+                # Whoever only looks on must not end the operator.
+                log.exception("new metrics could not be told to %s", type(witness).__name__)
         now = self._clock()
         for key in self.cache.keys(MODEL_DEPLOYMENT):
             obj = self.cache.get(MODEL_DEPLOYMENT, key) or {}

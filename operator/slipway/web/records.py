@@ -121,8 +121,8 @@ class Records:
         for key in keys:
             obj = self._cache.get(MODEL_DEPLOYMENT, key) or {}
             raw = obj.get("status") or {}
-            record = self._record(key, uid_of(obj), raw.get("phase") in AT_REST, now)
-            if record is None or self._soon_enough(record, now):
+            record = self._due(key, uid_of(obj), str(raw.get("phase")) in AT_REST, now)
+            if record is None:
                 continue
             try:
                 status = ModelDeploymentStatus.from_wire(raw)
@@ -133,28 +133,29 @@ class Records:
     def decided(self, raw: Mapping[str, Any], status: ModelDeploymentStatus, now: float) -> None:
         """Take a sample of what has just been decided."""
         key = key_of(raw)
-        record = self._record(key, uid_of(raw), status.phase.value in AT_REST, now)
-        if record is not None and not self._soon_enough(record, now):
+        record = self._due(key, uid_of(raw), status.phase.value in AT_REST, now)
+        if record is not None:
             record.add(sample_of(status, self._metrics(*key), now))
 
-    @staticmethod
-    def _soon_enough(record: Record, now: float) -> bool:
-        return record.at_rest and bool(record.samples) and now - record.samples[-1].at < REST_SPACING
-
-    def _record(self, key: Key, uid: str, at_rest: bool, now: float) -> Record | None:
-        """The record of an object, begun where there is none and there is room."""
+    def _due(self, key: Key, uid: str, at_rest: bool, now: float) -> Record | None:
+        """The record of an object, if a sample of it is due and there is room; coming to rest is always recorded."""
         record = self._records.get(key)
         if record is None or record.uid != uid:
             self._records.pop(key, None)
-            if len(self._records) >= self._objects:
-                resting = next((place for place, other in self._records.items() if other.at_rest), None)
-                if at_rest or resting is None:
-                    return None
-                del self._records[resting]
+            if len(self._records) >= self._objects and not self._make_room(at_rest):
+                return None
             record = self._records[key] = Record(uid, now, self._samples)
-            return record
-        record.at_rest = at_rest
+        rested, record.at_rest = record.at_rest, at_rest
+        if rested and at_rest and record.samples and now - record.samples[-1].at < REST_SPACING:
+            return None
         return record
+
+    def _make_room(self, at_rest: bool) -> bool:
+        resting = next((place for place, other in self._records.items() if other.at_rest), None)
+        if at_rest or resting is None:
+            return False
+        del self._records[resting]
+        return True
 
 
 def sample_of(status: ModelDeploymentStatus, metrics: MetricsView, now: float) -> RecordedSample:

@@ -2,7 +2,7 @@
 
 import { badge, el, say, table } from "./dom.js";
 import { plot } from "./plot.js";
-import { ago, clock, duration, milliseconds, number, percent } from "./words.js";
+import { ago, clock, duration, milliseconds, moment, number, percent, power } from "./words.js";
 
 const RANGES = [["everything", 0], ["last 5 minutes", 300], ["last 30 minutes", 1800], ["last 2 hours", 7200]];
 const KEPT = 5000;
@@ -58,8 +58,8 @@ export function detail(namespace, name) {
       versions.fill(answer.versions.map(versionRow));
       checks.fill(answer.checks.map(checkRow));
       history.fill(answer.history.map((entry) => [entry.id, `${entry.from || "nothing"} to ${entry.to}`, entry.outcome,
-        clock(Date.parse(entry.finishedAt) / 1000), entry.by ?? "", entry.evidence ?? ""]));
-      scaling.fill(answer.scaling.map((entry) => [clock(Date.parse(entry.at) / 1000), entry.version,
+        moment(entry.finishedAt), entry.by ?? "", entry.evidence ?? ""]));
+      scaling.fill(answer.scaling.map((entry) => [moment(entry.at), entry.version,
         `${entry.from} to ${entry.to}`, entry.reason, entry.message ?? ""]));
       draw();
     },
@@ -106,15 +106,14 @@ function pictures() {
     const lines = checkLines(samples, looks, part);
     return { lines, bounds: lines.length && bounds[part] !== undefined ? [{ name: word, value: bounds[part] }] : [] };
   };
-  const powers = (value) => `10^${number(value)}`;
   return [
     { picture: plot("Weights", percent, { low: 0, high: 100 }),
       of: ofVersions(["intended", "intended", true, true], ["observed", "observed", false, false]) },
     { picture: plot("p99", milliseconds, { least: 0.01 }), of: ofVersions(["p99", "", false, false]) },
     { picture: plot("Error ratio", (value) => percent(100 * value), { least: 0.01 }), of: ofVersions(["errors", "", false, false]) },
     { picture: plot("Requests per second", number, { least: 1 }), of: ofVersions(["qps", "", false, false]) },
-    { picture: plot("Evidence of harm", powers, { least: 1 }), of: ofChecks("harm", "harm is found") },
-    { picture: plot("Evidence of safety", powers, { least: 1 }), of: ofChecks("safe", "safety is found") },
+    { picture: plot("Evidence of harm", power, { least: 1 }), of: ofChecks("harm", "harm is found") },
+    { picture: plot("Evidence of safety", power, { least: 1 }), of: ofChecks("safe", "safety is found") },
     { picture: plot("Replicas", number, { low: 0, least: 2 }),
       of: ofVersions(["replicas", "wanted", true, true], ["ready", "ready", false, true]) },
   ];

@@ -48,7 +48,7 @@ export function overview() {
 function row(item) {
   const place = `#/${encodeURIComponent(item.namespace)}/${encodeURIComponent(item.name)}`;
   const phase = el("td");
-  const cells = HEAD.slice(2).map(() => el("td"));
+  const cells = HEAD.slice(2).map((label) => el("td", { "data-label": label }));
   const link = el("a", { href: place }, item.name);
   const node = el("tr", {}, el("th", { scope: "row" }, el("span", { class: "quiet" }, `${item.namespace}/`), link), phase, ...cells);
   return {

@@ -10,6 +10,16 @@ export function clock(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString([], { hourCycle: "h23" });
 }
 
+export function moment(text) {
+  const at = new Date(text);
+  return Number.isNaN(at.valueOf()) ? "" : at.toLocaleString([], { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" });
+}
+
+/** A number from its decimal logarithm. */
+export function power(logarithm) {
+  return Math.abs(logarithm) > 4 ? `10^${Math.round(logarithm)}` : number(10 ** logarithm);
+}
+
 export function ago(text, now) {
   const at = Date.parse(text) / 1000;
   return Number.isFinite(at) ? `${duration(now - at)} ago` : "";
