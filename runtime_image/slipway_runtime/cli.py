@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NoReturn
 from slipway_runtime import __version__, journal
 from slipway_runtime.artefact.digest import digest_of, folder_lines
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
+from slipway_runtime.repository import arguments
 from slipway_runtime.settings import (
     Access,
     Device,
@@ -24,10 +24,6 @@ from slipway_runtime.settings import (
     Warmup,
     parse_duration,
 )
-
-# These names have a meaning of their own in the protocol's paths.
-_RESERVED_NAMES = ("stats", "")
-_HEADER_SAFE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="slipway-runtime", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_serve(commands.add_parser("serve", help="serve one model"))
+    _add_serve(commands.add_parser("serve", help="serve models"))
     digest = commands.add_parser("digest", help="print the SHA-256 that --sha256 takes, of a file or a folder")
     digest.add_argument("path", type=Path)
     digest.add_argument("--lines", action="store_true", help="print a folder's lines, which a signature signs")
@@ -101,11 +97,7 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve(serve: argparse.ArgumentParser) -> None:
     limits, listener, warmup = Limits(), Listener(), Warmup()
-    serve.add_argument("--model-name", required=True)
-    serve.add_argument("--model-version", required=True)
-    serve.add_argument("--revision", default="")
-    serve.add_argument("--uri", required=True, help="file://, https://, s3://, gs://, hf://, oci:// or models:/")
-    serve.add_argument("--sha256", default="", help="digest the model must have; checked before it is read")
+    arguments.add_arguments(serve, _seconds, _whole)
     _add_access(serve)
     serve.add_argument("--format", type=Format, default=Format.AUTO, help=", ".join(Format))
     serve.add_argument("--device", type=Device, default=Device.AUTO, help=", ".join(Device))
@@ -171,26 +163,27 @@ def _access(given: argparse.Namespace) -> Access:
 
 
 def _settings(given: argparse.Namespace) -> ServeSettings:
-    if given.model_name in _RESERVED_NAMES:
-        raise Refusal("BadArguments", f"--model-name {given.model_name!r} is reserved", ExitCode.BAD_ARGUMENTS)
-    if not _HEADER_SAFE.fullmatch(given.model_version):
-        raise Refusal("BadArguments", "--model-version must be letters, digits, . _ -", ExitCode.BAD_ARGUMENTS)
     if given.timeout <= 0:
         raise Refusal("BadArguments", "--timeout must be more than 0", ExitCode.BAD_ARGUMENTS)
+    template = ModelSettings(
+        name="",
+        version="",
+        revision="",
+        uri="",
+        sha256=given.sha256,
+        format=given.format,
+        device=given.device,
+        precision=given.precision,
+        inputs_json=given.inputs,
+        outputs_json=given.outputs,
+        access=_access(given),
+        instances=given.instances,
+        cuda_devices=arguments.cuda_devices(given.cuda_devices),
+    )
     return ServeSettings(
-        model=ModelSettings(
-            name=given.model_name,
-            version=given.model_version,
-            revision=given.revision,
-            uri=given.uri,
-            sha256=given.sha256,
-            format=given.format,
-            device=given.device,
-            precision=given.precision,
-            inputs_json=given.inputs,
-            outputs_json=given.outputs,
-            access=_access(given),
-        ),
+        models=arguments.models_of(given, template),
+        template=template,
+        repository=arguments.repository_settings(given),
         limits=Limits(
             max_batch_size=given.max_batch_size,
             max_delay=given.max_delay,
@@ -206,10 +199,10 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code (see ``ExitCode``)."""
     try:
-        given = _parser().parse_args(arguments)
+        given = _parser().parse_args(words)
         if given.command == "digest":
             sys.stdout.write(folder_lines(given.path) if given.lines else f"{digest_of(given.path)}\n")
             return ExitCode.OK

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import uvloop
 
@@ -18,32 +18,22 @@ from slipway_runtime.http.connection import Bounds
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.http.listener import HttpListener
 from slipway_runtime.http.routes import Router
-from slipway_runtime.models.model import Model
+from slipway_runtime.metrics.admission import tenant_counters
 from slipway_runtime.processors import limit_threads
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
+from slipway_runtime.repository.control import ModelControl
+from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.inference import RpcInference
 from slipway_runtime.rpc.listener import RpcListener
 from slipway_runtime.rpc.service import RpcService
-from slipway_runtime.serving.batcher import Batcher
-from slipway_runtime.serving.cost import CostModel
-from slipway_runtime.serving.executor import Executor
-from slipway_runtime.serving.service import ModelService, Phase
-from slipway_runtime.serving.warmup import Timing, read_goldens, warm_up
+from slipway_runtime.serving.budget import ByteBudget
+from slipway_runtime.serving.service import Phase
+from slipway_runtime.serving.tenants import Tenants
 from slipway_runtime.settings import ServeSettings
 from slipway_runtime.shadow.config import ShadowFile
 from slipway_runtime.shadow.repeater import Repeater
 
 _POLL_SECONDS = 0.02
-
-
-@dataclass(frozen=True)
-class WarmModel:
-    """A model ready to serve."""
-
-    model: Model
-    max_batch_size: int
-    timings: list[Timing]
-    digest: str
 
 
 def run(settings: ServeSettings) -> ExitCode:
@@ -62,7 +52,7 @@ def run(settings: ServeSettings) -> ExitCode:
 
 
 class Server:
-    """One process, one model."""
+    """One process and its models."""
 
     def __init__(self, settings: ServeSettings, threads: int) -> None:
         self._settings = settings
@@ -77,39 +67,45 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        executor = Executor(loop, prepare=self._prepare_thread)
-        model = settings.model
-        service = ModelService(model.name, model.version, model.revision, executor)
-        repeater = None if settings.shadow_file is None else Repeater(service, ShadowFile(settings.shadow_file))
-        endpoint = InferenceEndpoint(service, settings.limits.max_request_bytes, repeater)
-        rpc = RpcListener(RpcService(service, RpcInference(service, repeater)), settings.limits.max_request_bytes)
-        listener = HttpListener(Router(service, endpoint), Bounds(settings.limits.max_request_bytes))
+        repository = Repository(allow_empty=settings.repository.allow_no_models)
+        control = ModelControl(repository, settings, self._threads, self._device_lost)
+        control.announce()
+        repeater = self._repeater(repository)
+        tenants = None
+        if settings.tenants is not None:
+            tenants = Tenants(settings.tenants, partial(tenant_counters, repository.accounts.sheet))
+        memory = ByteBudget(settings.limits.max_inflight_bytes)
+        endpoint = InferenceEndpoint(settings.limits.max_request_bytes, repeater, tenants, memory)
+        service = RpcService(repository, RpcInference(repository, repeater, tenants, memory), control)
+        rpc = RpcListener(service, settings.limits.max_request_bytes)
+        router = Router(repository, endpoint, control)
+        listener = HttpListener(router, Bounds(settings.limits.max_request_bytes, memory=memory))
         await self._listen(listener, rpc)
         try:
-            if await self._load(service):
+            if await self._load(control):
                 await self._stopping.wait()
             if self._lost is not None:
                 raise Refusal("DeviceFailed", str(self._lost).partition("\n")[0], ExitCode.INTERNAL)
-            await self._drain(service, listener, rpc)
+            control.close()
+            if any(place.loaded for place in repository.places()):
+                await self._drain(repository, listener, rpc)
         finally:
             listener.close()
             await rpc.close()
             endpoint.close()
             if repeater is not None:
                 await repeater.close()
-            executor.stop()
         return ExitCode.OK
+
+    def _repeater(self, repository: Repository) -> Repeater | None:
+        """Only a server of one model that stays repeats requests."""
+        file, sole = self._settings.shadow_file, repository.sole
+        return None if file is None or sole is None else Repeater(sole, ShadowFile(file))
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
-
-    def _prepare_thread(self) -> None:
-        """Thread counts of torch belong to the thread that computes."""
-        import torch
-
-        torch.set_num_threads(self._threads)
 
     async def _listen(self, listener: HttpListener, rpc: RpcListener) -> None:
         where = self._settings.listener
@@ -123,82 +119,39 @@ class Server:
             raise Refusal("CannotListen", text, ExitCode.INTERNAL) from error
         journal.record("listening", host=where.host, port=port, grpc_port=grpc_port)
 
-    async def _load(self, service: ModelService) -> bool:
-        """Load and warm on the executor thread; False when told to stop meanwhile. Raises Refusal."""
-        begun = time.monotonic()
-        loading = asyncio.ensure_future(service.executor.call(lambda: load_warm(self._settings)))
+    async def _load(self, control: ModelControl) -> bool:
+        """Load and warm all models; False when told to stop meanwhile. Raises Refusal."""
+        loading = asyncio.ensure_future(control.start())
         stopping = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not loading.done():
             loading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await loading
             return False
-        warm: WarmModel = _result_of(loading)
-        self._start(service, warm)
-        seconds = time.monotonic() - begun
-        service.metrics.load_seconds.set(seconds)
-        self._log_ready(warm, seconds)
+        loading.result()
         return True
 
-    def _start(self, service: ModelService, warm: WarmModel) -> None:
-        limits = self._settings.limits
-        cost = CostModel(inline_allowed=not warm.model.on_accelerator)
-        for rows in {timing.rows for timing in warm.timings}:
-            seconds = [timing.seconds for timing in warm.timings if timing.rows == rows]
-            # The later executions of a size are the warm ones.
-            for one in seconds[len(seconds) // 2 :]:
-                cost.observe(rows, one)
-        batcher = Batcher(
-            warm.model,
-            service.executor,
-            limits,
-            service.metrics,
-            service.statistics,
-            device_lost=lambda error: self._device_lost(service, error),
-            max_rows=warm.max_batch_size,
-            cost=cost,
-        )
-        service.start(warm.model, batcher, warm.max_batch_size, limits.max_delay, sha256=warm.digest)
-
-    def _log_ready(self, warm: WarmModel, seconds: float) -> None:
-        signature = warm.model.signature
-        model = self._settings.model
-        journal.record(
-            "ready",
-            model=model.name,
-            version=model.version,
-            revision=model.revision,
-            platform=warm.model.platform,
-            sha256=warm.digest,
-            inputs=[f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in signature.inputs],
-            outputs=[f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in signature.outputs],
-            batched=signature.batched,
-            declared=not signature.open,
-            max_batch_size=warm.max_batch_size,
-            seconds=round(seconds, 3),
-            threads=self._threads,
-        )
-
-    def _device_lost(self, service: ModelService, error: BaseException) -> None:
+    def _device_lost(self, error: BaseException) -> None:
         self._lost = error
-        service.enter(Phase.FAILED)
         self._stopping.set()
 
-    async def _drain(self, service: ModelService, listener: HttpListener, rpc: RpcListener) -> None:
+    async def _drain(self, repository: Repository, listener: HttpListener, rpc: RpcListener) -> None:
         """Ready goes false at once; requests are served while the news spreads, then the rest finishes."""
         where = self._settings.listener
         begun = time.monotonic()
-        service.enter(Phase.DRAINING)
+        repository.enter(Phase.DRAINING)
         listener.announce_close()
-        journal.record("draining", unfinished=service.unfinished, pre_stop=where.pre_stop, grace=where.grace)
+        journal.record("draining", unfinished=repository.unfinished, pre_stop=where.pre_stop, grace=where.grace)
         await self._wait(lambda: False, min(where.pre_stop, where.grace))
-        service.enter(Phase.CLOSING)
+        repository.enter(Phase.CLOSING)
         listener.stop_accepting()
         left = begun + where.grace - time.monotonic()
         calls = asyncio.create_task(rpc.drain(left))
-        await self._wait(lambda: not service.unfinished and not listener.busy and calls.done(), left)
-        lost = service.unfinished
-        service.refuse_waiting()
+        await self._wait(lambda: not repository.unfinished and not listener.busy and calls.done(), left)
+        lost = repository.unfinished
+        repository.refuse_waiting()
         await asyncio.sleep(0)
         calls.cancel()
         journal.record("drained", seconds=round(time.monotonic() - begun, 3), refused=lost)
@@ -209,33 +162,3 @@ class Server:
         while not condition() and time.monotonic() < deadline and not self._hurry.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), _POLL_SECONDS)
-
-
-def _result_of(loading: asyncio.Future[WarmModel]) -> WarmModel:
-    error = loading.exception()
-    if error is None:
-        return loading.result()
-    if isinstance(error, Refusal):
-        raise error
-    text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    raise Refusal("LoadFailed", text, ExitCode.INTERNAL) from error
-
-
-def load_warm(settings: ServeSettings) -> WarmModel:
-    """Verify, load and warm the model: everything between a URI and readiness. Raises Refusal."""
-    from slipway_runtime.artefact.arrival import arrived
-    from slipway_runtime.models.fidelity import compare_with_fp32
-    from slipway_runtime.models.loading import load
-
-    goldens = [] if settings.warmup.file is None else read_goldens(settings.warmup.file)
-    limit = settings.limits.max_batch_size
-    with arrived(settings.model) as artefact:
-        kind, digest = artefact.kind.value, artefact.digest
-        journal.record("loading", kind=kind, sha256=digest, verified=artefact.verified, signed=artefact.signed)
-        loaded = load(artefact, settings.model)
-        program = loaded.program
-        max_rows = limit if loaded.max_rows is None else min(limit, loaded.max_rows)
-        sizes = sorted({1, max_rows}) if program.signature.batched else [1]
-        timings = warm_up(program, settings.warmup.requests, sizes, loaded.free, goldens)
-        compare_with_fp32(artefact, settings.model, loaded, [one.request.inputs for one in goldens], sizes[-1])
-        return WarmModel(program, max_rows, timings, artefact.digest)

@@ -1,14 +1,15 @@
-"""How many processors this container may use."""
+"""The processors and the memory that this process has from the system."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 from pathlib import Path
 
 _CGROUP2 = Path("/sys/fs/cgroup/cpu.max")
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def usable_processors() -> int:
@@ -27,7 +28,13 @@ def limit_threads() -> int:
     A value the user has set in the environment stands.
     """
     count = usable_processors()
-    for name in _THREAD_VARIABLES:
+    for name in THREAD_VARIABLES:
         os.environ.setdefault(name, str(count))
     given = os.environ["OMP_NUM_THREADS"]
     return int(given) if given.isdigit() and int(given) > 0 else count
+
+
+def return_free_memory() -> None:
+    """Give the pages that the allocator holds without need back to the system, where the C library can do that."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

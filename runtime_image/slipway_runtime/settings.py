@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from slipway_runtime.serving.tenants import TenantRules
+
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 
@@ -88,6 +90,14 @@ class ModelSettings:
     inputs_json: str = ""
     outputs_json: str = ""
     access: Access = field(default_factory=Access)
+    instances: int | None = None
+    """Copies that compute at once, on each device; None: as many as the model's folder says, or one."""
+    cuda_device: int | None = None
+    """Number of the GPU; None: the first."""
+    cuda_devices: tuple[int, ...] = ()
+    """GPUs that have copies of the model."""
+    folder_version: str = ""
+    """Which of several versions in a folder of Triton's layout; empty: the newest."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,11 @@ class Limits:
     max_concurrency: int = 0
     adaptive: bool = True
     """Wait for company only while as much is coming as came the last time; otherwise always for ``max_delay``."""
+    max_inflight_bytes: int = 0
+    """Bodies of all requests in flight; 0: no bound."""
+    cache_bytes: int = 0
+    """Answers kept for identical requests; 0: none. Only for models that always give the same answer."""
+    cache_ttl: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -123,13 +138,47 @@ class Listener:
     pre_stop: float = 2.0
 
 
+class ControlPolicy(StrEnum):
+    """Whether requests may load and unload models."""
+
+    NONE = "none"
+    EXPLICIT = "explicit"
+
+
+@dataclass(frozen=True)
+class RepositorySettings:
+    """Which models there may be, and who may change them. Times in seconds."""
+
+    folder: Path | None = None
+    """One subfolder per model, with one model or a subfolder for each version in it."""
+    control: ControlPolicy = ControlPolicy.NONE
+    allow_changes: bool = False
+    """Requests to load a model may say from where and as which version."""
+    allow_signature_changes: bool = False
+    """A model may be replaced by one with other inputs and outputs."""
+    allow_no_models: bool = False
+    """Without any model the server is ready all the same."""
+    watch: float | None = None
+    """How often to look whether the models on disk have changed; None: never."""
+    rollback_window: float = 30.0
+    """How long a model that was replaced is kept, to go back to it at once."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a model that cannot be loaded at the start may be loaded later."""
+        return self.control is ControlPolicy.EXPLICIT or self.watch is not None
+
+
 @dataclass(frozen=True)
 class ServeSettings:
-    """Everything ``serve`` needs."""
+    """Everything ``serve`` needs. ``template`` holds what the models of a repository's folder have in common."""
 
-    model: ModelSettings
+    models: tuple[ModelSettings, ...]
+    template: ModelSettings
     limits: Limits = Limits()
     warmup: Warmup = Warmup()
     listener: Listener = field(default_factory=Listener)
+    repository: RepositorySettings = RepositorySettings()
     shadow_file: Path | None = None
     """JSON file that says where to live requests are repeated; it may appear later."""
+    tenants: TenantRules | None = None

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,19 @@ from slipway_runtime.http.connection import Bounds
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.http.listener import HttpListener
 from slipway_runtime.http.routes import Router
+from slipway_runtime.metrics.admission import tenant_counters
+from slipway_runtime.repository.place import Place
+from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.inference import RpcInference
 from slipway_runtime.rpc.listener import RpcListener
 from slipway_runtime.rpc.service import RpcService
 from slipway_runtime.serving.batcher import Batcher
+from slipway_runtime.serving.budget import ByteBudget
+from slipway_runtime.serving.caching import caching
 from slipway_runtime.serving.cost import CostModel
-from slipway_runtime.serving.executor import Executor
-from slipway_runtime.serving.service import ModelService, Phase
+from slipway_runtime.serving.executor import Executor, Instance
+from slipway_runtime.serving.service import Phase
+from slipway_runtime.serving.tenants import TenantRules, Tenants
 from slipway_runtime.settings import Limits
 from slipway_runtime.shadow.config import ShadowFile
 from slipway_runtime.shadow.repeater import Repeater
@@ -122,10 +129,13 @@ class ServerThread:
         start: bool = True,
         shadow_file: Path | None = None,
         revision: str = "rev-1",
+        tenants: TenantRules | None = None,
     ):
+        self.tenants = tenants
         self.model = model
         self.limits = limits or Limits()
-        self.bounds = bounds or Bounds(max_body=self.limits.max_request_bytes)
+        memory = ByteBudget(self.limits.max_inflight_bytes)
+        self.bounds = bounds or Bounds(max_body=self.limits.max_request_bytes, memory=memory)
         self.port = 0
         self.shadow_file = shadow_file
         self.revision = revision
@@ -148,15 +158,20 @@ class ServerThread:
         self._stop = asyncio.Event()
         self.lost: list[BaseException] = []
         self.executor = Executor(self.loop)
-        self.service = ModelService("my model", "v1", self.revision, self.executor)
+        self.repository = Repository()
+        self.service = self.repository.accounts.service("my model", "v1", self.revision)
+        self.repository.add(Place(self.service))
         repeater = None
         if self.shadow_file:
             # A request without an id lies at the far end of the draws: with a share of 100 it goes to both.
             repeater = Repeater(self.service, ShadowFile(self.shadow_file), draw=lambda: 0.99)
-        endpoint = InferenceEndpoint(self.service, self.limits.max_request_bytes, repeater)
-        self.listener = HttpListener(Router(self.service, endpoint), self.bounds)
+        tenants = self.tenants and Tenants(self.tenants, partial(tenant_counters, self.repository.accounts.sheet))
+        memory = self.bounds.memory
+        endpoint = InferenceEndpoint(self.limits.max_request_bytes, repeater, tenants, memory)
+        self.listener = HttpListener(Router(self.repository, endpoint), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)
-        rpc = RpcListener(RpcService(self.service, RpcInference(self.service, repeater)), self.limits.max_request_bytes)
+        inference = RpcInference(self.repository, repeater, tenants, memory)
+        rpc = RpcListener(RpcService(self.repository, inference), self.limits.max_request_bytes)
         self.grpc_port = await rpc.open("127.0.0.1", 0)
         if self._start:
             self.start_model()
@@ -172,9 +187,9 @@ class ServerThread:
     def start_model(self) -> None:
         cost = CostModel(inline_allowed=not self.model.on_accelerator)
         rows = self.limits.max_batch_size
+        instances = [Instance(self.model, self.executor)]
         batcher = Batcher(
-            self.model,
-            self.executor,
+            instances,
             self.limits,
             self.service.metrics,
             self.service.statistics,
@@ -183,7 +198,8 @@ class ServerThread:
             cost,
         )
         self.batcher = batcher
-        self.service.start(self.model, batcher, rows, self.limits.max_delay)
+        served = caching(batcher, self.limits, "my model/v1/digest", self.service.metrics)
+        self.service.start(instances, served, rows, self.limits.max_delay)
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """Run ``work`` on the server's event loop and give its result."""

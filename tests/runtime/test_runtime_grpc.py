@@ -381,8 +381,8 @@ def test_answers_to_grpc_are_repeated_too() -> None:
             offered.append((request.inputs[0].array.tolist(), outputs[0].array.tolist(), request_id, authorization))
 
     with ServerThread(FunctionModel(row_signature(), echo)) as server:
-        inference = RpcInference(server.service, Collector())  # type: ignore[arg-type]
+        inference = RpcInference(server.repository, Collector())  # type: ignore[arg-type]
         data = with_input("FP32", fp32_contents=[1.0, 2.0]).SerializeToString()
         for metadata in ({"x-request-id": "a", "authorization": "Bearer t"}, {"x-slipway-shadow": "true"}):
-            asyncio.run_coroutine_threadsafe(inference.infer(data, metadata, None), server.loop).result(20)
+            asyncio.run_coroutine_threadsafe(inference.infer(server.service, data, metadata, None), server.loop).result(20)
     assert offered == [([[1.0, 2.0]], [[1.0, 2.0]], "a", "Bearer t")]

@@ -33,7 +33,7 @@ class Description:
 
     ``file`` holds the program or the weights (a handler may have none), ``code`` the model's class or the
     handler, ``arguments`` what its constructor is given. ``max_rows`` bounds a batch; ``row_wise`` False
-    forbids to run requests together, None leaves it to be found out.
+    forbids to run requests together, None leaves it to be found out. ``instances`` copies of it run at once.
     """
 
     kind: ModelKind
@@ -45,6 +45,7 @@ class Description:
     outputs: tuple[TensorSpec, ...] | None = None
     max_rows: int | None = None
     row_wise: bool | None = None
+    instances: int | None = None
 
 
 class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +67,7 @@ class _Config(msgspec.Struct, forbid_unknown_fields=True):
     inputs: list[_Tensor] | None = None
     outputs: list[_Tensor] | None = None
     batching: _Batching = _Batching()
+    instances: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class FolderConfig:
     outputs: tuple[TensorSpec, ...] | None
     max_rows: int | None
     row_wise: bool | None
+    instances: int | None
 
 
 def read_config(folder: Path) -> FolderConfig:
@@ -94,6 +97,8 @@ def read_config(folder: Path) -> FolderConfig:
         raise Refusal("BadModelConfig", f"{CONFIG_NAME}: give class or handler, not both")
     if config.batching.max_size is not None and config.batching.max_size < 1:
         raise Refusal("BadModelConfig", f"{CONFIG_NAME}: batching.maxSize must be 1 or more")
+    if config.instances is not None and config.instances < 1:
+        raise Refusal("BadModelConfig", f"{CONFIG_NAME}: instances must be 1 or more")
     return FolderConfig(
         model=inside(folder, config.model) if config.model else None,
         model_class=_python_class(folder, config.class_),
@@ -103,6 +108,7 @@ def read_config(folder: Path) -> FolderConfig:
         outputs=_specs(config.outputs),
         max_rows=config.batching.max_size,
         row_wise=config.batching.row_wise,
+        instances=config.instances,
     )
 
 

@@ -16,9 +16,11 @@ _FOREIGN = (
 )
 
 
-def describe(folder: Path) -> Description:
-    """What the folder holds and how to load it. Raises Refusal."""
+def describe(folder: Path, version: str = "") -> Description:
+    """What the folder holds and how to load it; ``version`` chooses where it holds several. Raises Refusal."""
     if not (folder / CONFIG_NAME).is_file():
+        if version and triton.fits(folder):
+            return triton.describe(folder, version)
         for fits, read in _FOREIGN:
             if fits(folder):
                 return read(folder)
@@ -43,6 +45,7 @@ def _own(folder: Path, config: FolderConfig) -> Description:
         outputs=config.outputs,
         max_rows=config.max_rows,
         row_wise=config.row_wise,
+        instances=config.instances,
     )
 
 

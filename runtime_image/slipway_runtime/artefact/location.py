@@ -59,12 +59,15 @@ def local_path(uri: str) -> Path | None:
 
 
 @contextmanager
-def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | None = None) -> Iterator[Artefact]:
+def opened(
+    uri: str, sha256: str, trust: Trust | None = None, store: Store | None = None, folder_version: str = ""
+) -> Iterator[Artefact]:
     """The verified artefact at ``uri``. Digest and signature are checked before any parser sees a byte.
 
     A file is hashed through a descriptor that stays open, and loaded through the same descriptor, so
     that a file put in its place between check and load is not loaded. ``sha256`` may carry the prefix
-    ``sha256:``; empty means unchecked. What has to be fetched goes to ``store``. Raises Refusal.
+    ``sha256:``; empty means unchecked. What has to be fetched goes to ``store``. ``folder_version`` is one of several
+    versions in a folder of Triton's layout; empty means the newest. Raises Refusal.
     """
     expected = expected_digest(sha256)
     asked = trust or Trust()
@@ -74,7 +77,7 @@ def opened(uri: str, sha256: str, trust: Trust | None = None, store: Store | Non
     if path.is_dir():
         digest = digest_of(path)
         signed = check(expected, digest, asked)
-        found = _of_description(describe(path), digest)
+        found = _of_description(describe(path, folder_version), digest)
         yield _judged(found, asked, signed, bool(expected), local is None)
         return
     if not path.is_file():

@@ -28,20 +28,47 @@ def fits(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file()
 
 
-def describe(folder: Path) -> Description:
-    """The newest version of the model. Raises Refusal."""
+def describe(folder: Path, version: str = "") -> Description:
+    """That version of the model, or the newest. Raises Refusal."""
     config = parse_text_format(read_text(folder / CONFIG_FILE))
-    versions = sorted((int(path.name), path) for path in folder.iterdir() if path.is_dir() and path.name.isdigit())
-    if not versions:
-        raise Refusal("NotAModel", "the Triton model has no numbered version folder")
     name = _first(config, "default_model_filename") or _default_name(config)
-    file = inside(folder, f"{versions[-1][1].name}/{name}")
+    file = inside(folder, f"{version or _versions(folder)[-1]}/{name}")
     try:
+        instances = sum(int(_first(group, "count") or 1) for group in config.get("instance_group", []))
         rows = int(_first(config, "max_batch_size") or 0)
         inputs, outputs = _specs(config.get("input", []), rows), _specs(config.get("output", []), rows)
     except (KeyError, ValueError, TypeError) as error:
         raise Refusal("BadModelConfig", f"{CONFIG_FILE}: inputs and outputs need name, data_type and dims") from error
-    return Description(identify(file), file, folder, inputs=inputs, outputs=outputs, max_rows=rows or None)
+    return Description(
+        identify(file),
+        file,
+        folder,
+        inputs=inputs,
+        outputs=outputs,
+        max_rows=rows or None,
+        instances=instances or None,
+    )
+
+
+def served_versions(folder: Path) -> list[str]:
+    """The versions that the model's ``version_policy`` says to serve: by default the newest. Raises Refusal."""
+    there = _versions(folder)
+    policy = parse_text_format(read_text(folder / CONFIG_FILE)).get("version_policy", [{}])[0]
+    if "all" in policy:
+        return there
+    if "specific" in policy:
+        wanted = {str(version) for version in policy["specific"][0].get("versions", [])}
+        return [version for version in there if version in wanted]
+    latest = policy.get("latest", [{}])[0]
+    return there[-max(1, int(_first(latest, "num_versions") or 1)) :]
+
+
+def _versions(folder: Path) -> list[str]:
+    """The numbered folders, oldest first. Raises Refusal."""
+    numbers = sorted(int(path.name) for path in folder.iterdir() if path.is_dir() and path.name.isdigit())
+    if not numbers:
+        raise Refusal("NotAModel", "the Triton model has no numbered version folder")
+    return [str(number) for number in numbers]
 
 
 def _default_name(config: Message) -> str:

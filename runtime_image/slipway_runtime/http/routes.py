@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import orjson
 
 from slipway_runtime import journal
 from slipway_runtime.http.exchange import Exchange
+from slipway_runtime.http.generation import GenerationEndpoint
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.metrics.exposition import CONTENT_TYPE
-from slipway_runtime.models.model import Model
 from slipway_runtime.protocol.answer import Answer, failure_answer, json_answer
-from slipway_runtime.protocol.failures import RequestFailure, invalid, not_found, unavailable, unsupported
+from slipway_runtime.protocol.failures import RequestFailure, forbidden, invalid, not_found, unavailable, unsupported
 from slipway_runtime.protocol.metadata import (
     LOG_SETTINGS,
     TRACE_SETTINGS,
-    index_entry,
     model_config,
     model_metadata,
     refuse_changes,
     server_metadata,
 )
+from slipway_runtime.repository.control import ModelControl
+from slipway_runtime.repository.repository import Repository
 from slipway_runtime.serving.service import ModelService
 
 _READ = ("GET", "HEAD")
@@ -36,17 +38,33 @@ _SHARED_MEMORY = ("systemsharedmemory", "cudasharedmemory")
 class Router:
     """Answers everything but inference by itself; hands inference to its endpoint."""
 
-    def __init__(self, service: ModelService, inference: InferenceEndpoint) -> None:
-        self._service = service
+    def __init__(
+        self, repository: Repository, inference: InferenceEndpoint, control: ModelControl | None = None
+    ) -> None:
+        """Without ``control``, models stay what they are."""
+        self._repository = repository
         self._inference = inference
-        model, version = service.name, service.version
-        self._infer_targets = {f"/v2/models/{model}/infer", f"/v2/models/{model}/versions/{version}/infer"}
+        self._generation = GenerationEndpoint(inference)
+        self._control = control
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._infer_targets: dict[str, ModelService] = {}
+        repository.follow(self._publish)
+
+    def _publish(self) -> None:
+        """Know the usual targets of inference without looking into them."""
+        targets: dict[str, ModelService] = {}
+        for place in self._repository.places():
+            service = place.service
+            targets[f"/v2/models/{quote(service.name)}/versions/{service.version}/infer"] = service
+            targets[f"/v2/models/{quote(service.name)}/infer"] = self._repository.find(service.name)
+        self._infer_targets = targets
 
     def handle(self, exchange: Exchange) -> None:
         """Answer a request, now or (inference) later."""
         try:
-            if exchange.target in self._infer_targets and exchange.method == "POST":
-                self._inference.handle(exchange)
+            service = self._infer_targets.get(exchange.target)
+            if service is not None and exchange.method == "POST":
+                self._inference.handle(exchange, service)
             else:
                 self._route(exchange)
         except RequestFailure as failure:
@@ -66,24 +84,40 @@ class Router:
             case ["v2", "models", model, "versions", version, "infer"]:
                 self._infer(exchange, model, version)
                 return
+            case ["v2", "models", model, "generate" | "generate_stream" as action]:
+                self._infer(exchange, model, None, action)
+                return
+            case ["v2", "models", model, "versions", version, "generate" | "generate_stream" as action]:
+                self._infer(exchange, model, version, action)
+                return
         if exchange.rejection is not None:
             raise exchange.rejection
-        exchange.respond(self._answer(exchange, parts))
+        match parts:
+            case ["v2", "repository", "models", model, "load" | "unload" as action]:
+                self._change(exchange, model, action)
+            case _:
+                exchange.respond(self._answer(exchange, parts))
 
-    def _infer(self, exchange: Exchange, model: str, version: str | None) -> None:
-        if model != self._service.name:
-            raise exchange.rejection or not_found(f"there is no model '{model}' here")
+    def _infer(self, exchange: Exchange, model: str, version: str | None, action: str = "infer") -> None:
+        if exchange.rejection is not None and not self._repository.places(model):
+            raise exchange.rejection
+        service = self._repository.find(model)
         if exchange.rejection is None:
             _allow(exchange, "POST")
-        if version not in (None, "", self._service.version) and exchange.rejection is None:
-            exchange.rejection = not_found(f"model '{model}' has no version '{version}' here")
-        self._inference.handle(exchange)
+        try:
+            service = self._repository.find(model, version)
+        except RequestFailure as failure:
+            exchange.rejection = exchange.rejection or failure
+        if action == "infer":
+            self._inference.handle(exchange, service)
+        else:
+            self._generation.handle(exchange, service, events=action == "generate_stream")
 
     def _answer(self, exchange: Exchange, parts: list[str]) -> Answer:
         match parts:
             case ["metrics"]:
                 _allow(exchange, *_READ)
-                return Answer(body=(self._service.metrics_text(),), content_type=CONTENT_TYPE)
+                return Answer(body=(self._repository.metrics_text(),), content_type=CONTENT_TYPE)
             case ["v2"]:
                 _allow(exchange, *_READ)
                 return json_answer(server_metadata())
@@ -92,10 +126,10 @@ class Router:
                 return _EMPTY
             case ["v2", "health", "ready"]:
                 _allow(exchange, *_READ)
-                return _EMPTY if self._service.ready else _UNREADY
+                return _EMPTY if self._repository.ready else _UNREADY
             case ["v2", "models", "stats"]:
                 _allow(exchange, *_READ)
-                return self._statistics()
+                return self._statistics([place.service for place in self._repository.places()])
             case ["v2", "models", model, "versions", version, *rest] if len(rest) <= 1:
                 _allow(exchange, *_READ)
                 return self._model(model, version, rest)
@@ -104,9 +138,7 @@ class Router:
                 return self._model(model, None, rest)
             case ["v2", "repository", "index"]:
                 _allow(exchange, "POST")
-                return self._index()
-            case ["v2", "repository", "models", _, "load" | "unload"]:
-                raise unsupported("this server holds one model for its life; load and unload are not offered")
+                return json_answer(self._repository.index(only_ready=_object(exchange).get("ready") is True))
             case ["v2", kind, *_, "status"] if kind in _SHARED_MEMORY:
                 _allow(exchange, *_READ)
                 return json_answer([])
@@ -118,48 +150,78 @@ class Router:
                 raise unsupported(f"'{kind}' is not offered by this server")
         raise not_found("there is nothing at this path")
 
+    def _change(self, exchange: Exchange, model: str, action: str) -> None:
+        """Load or unload a model; the answer comes when that is done."""
+        _allow(exchange, "POST")
+        parameters = _object(exchange).get("parameters", {})
+        if not isinstance(parameters, dict):
+            raise invalid("'parameters' must be an object")
+        if self._control is None:
+            raise forbidden("this server does not change its models")
+        work = self._control.load(model, parameters) if action == "load" else self._control.unload(model)
+        task = asyncio.get_running_loop().create_task(_answered(exchange, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _settings(self, exchange: Exchange, settings: Mapping[str, Any]) -> Answer:
         _allow(exchange, *_READ, "POST")
-        if exchange.method == "POST" and exchange.body:
-            try:
-                wanted = orjson.loads(exchange.body)
-            except orjson.JSONDecodeError as error:
-                raise invalid("the body is not valid JSON") from error
-            if not isinstance(wanted, dict):
-                raise invalid("the body must be an object of settings")
-            refuse_changes(settings, wanted)
+        if exchange.method == "POST":
+            refuse_changes(settings, _object(exchange))
         return json_answer(settings)
 
     def _model(self, model: str, version: str | None, rest: list[str]) -> Answer:
-        service = self._service
-        known = model == service.name and version in (None, "", service.version)
         if rest == ["ready"]:
-            return _EMPTY if known and service.ready else _UNREADY
-        if not known:
-            raise not_found(f"there is no model '{model}' of this version here")
+            return _EMPTY if self._is_ready(model, version) else _UNREADY
+        service = self._repository.find(model, version)
         if rest == ["stats"]:
-            return self._statistics()
-        documents: dict[str, Callable[[Model], object]] = {
-            "": lambda loaded: model_metadata(service.name, service.version, loaded, service.sha256),
-            "config": lambda loaded: model_config(service.name, loaded, service.max_batch_size, service.max_delay),
-        }
-        make = documents.get(rest[0] if rest else "")
-        if make is None:
+            return self._statistics([service])
+        if rest not in ([], ["config"]):
             raise not_found("there is nothing at this path")
-        if service.model is None:
+        loaded = service.model
+        if loaded is None:
             raise unavailable("the model is not ready yet")
-        return json_answer(make(service.model))
+        if rest:
+            return json_answer(
+                model_config(model, loaded, service.max_batch_size, service.max_delay, service.instances)
+            )
+        return json_answer(model_metadata(model, self._repository.versions(model), loaded, service.sha256))
 
-    def _statistics(self) -> Answer:
-        service = self._service
-        return json_answer({"model_stats": [service.statistics.document(service.name, service.version)]})
+    def _is_ready(self, model: str, version: str | None) -> bool:
+        try:
+            return self._repository.find(model, version).ready
+        except RequestFailure:
+            return False
 
-    def _index(self) -> Answer:
-        service = self._service
-        reason = "" if service.ready else service.phase.value
-        return json_answer([index_entry(service.name, service.version, service.ready, reason)])
+    def _statistics(self, services: list[ModelService]) -> Answer:
+        return json_answer({"model_stats": [one.statistics.document(one.name, one.version) for one in services]})
 
 
 def _allow(exchange: Exchange, *methods: str) -> None:
     if exchange.method not in methods:
         raise RequestFailure(HTTPStatus.METHOD_NOT_ALLOWED, f"this path takes {' or '.join(methods)} only")
+
+
+def _object(exchange: Exchange) -> dict[str, Any]:
+    """The JSON object in the body; an empty one where there is none. Raises RequestFailure (400)."""
+    if not exchange.body:
+        return {}
+    try:
+        found = orjson.loads(exchange.body)
+    except orjson.JSONDecodeError as error:
+        raise invalid("the body is not valid JSON") from error
+    if not isinstance(found, dict):
+        raise invalid("the body must be a JSON object")
+    return found
+
+
+async def _answered(exchange: Exchange, work: Awaitable[None]) -> None:
+    try:
+        await work
+    except RequestFailure as failure:
+        exchange.respond(failure_answer(failure))
+    except Exception as error:
+        journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
+        text = "internal error of the server"
+        exchange.respond(failure_answer(RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
+    else:
+        exchange.respond(json_answer({}))

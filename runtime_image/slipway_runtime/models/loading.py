@@ -50,7 +50,7 @@ def load(artefact: Artefact, settings: ModelSettings) -> LoadedModel:
     )
     if settings.format is not Format.AUTO and artefact.kind not in _KINDS[settings.format]:
         raise Refusal("NotAModel", f"format {settings.format} was asked for, this is {artefact.kind.value}")
-    loaded = _load(artefact, settings, contract, choose_device(settings.device))
+    loaded = _load(artefact, settings, contract, choose_device(settings.device, settings.cuda_device))
     if said.max_rows is not None:
         loaded = replace(loaded, max_rows=min(said.max_rows, loaded.max_rows or said.max_rows))
     signature = loaded.program.signature
@@ -72,13 +72,18 @@ def _load(artefact: Artefact, settings: ModelSettings, contract: Contract, devic
     return _load_module(artefact, settings, contract, device)
 
 
-def choose_device(wanted: Device) -> torch.device:
-    """The device to run on. Raises Refusal (exit code 64) when a GPU is demanded and there is none."""
+def choose_device(wanted: Device, number: int | None = None) -> torch.device:
+    """The device to run on, ``number`` among several GPUs.
+
+    Raises Refusal (exit code 64) when a GPU is demanded and there is none.
+    """
     if wanted is Device.CPU:
         return torch.device("cpu")
     if torch.cuda.is_available():
-        return torch.device("cuda")
-    if wanted is Device.CUDA:
+        if number is not None and number >= torch.cuda.device_count():
+            raise Refusal("NoGPU", f"--cuda-devices: there is no GPU {number} here", ExitCode.BAD_ARGUMENTS)
+        return torch.device("cuda") if number is None else torch.device("cuda", number)
+    if wanted is Device.CUDA or number is not None:
         raise Refusal("NoGPU", "--device cuda: torch sees no GPU", ExitCode.BAD_ARGUMENTS)
     return torch.device("cpu")
 

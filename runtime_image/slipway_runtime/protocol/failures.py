@@ -24,6 +24,11 @@ def invalid(text: str) -> RequestFailure:
     return RequestFailure(HTTPStatus.BAD_REQUEST, text)
 
 
+def forbidden(text: str) -> RequestFailure:
+    """403: the server was not told to allow this."""
+    return RequestFailure(HTTPStatus.FORBIDDEN, text)
+
+
 def not_found(text: str) -> RequestFailure:
     """404: no such model, version or path."""
     return RequestFailure(HTTPStatus.NOT_FOUND, text)

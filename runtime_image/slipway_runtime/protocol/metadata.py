@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slipway_runtime import __version__
@@ -48,11 +48,11 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
 
 
-def model_metadata(name: str, version: str, model: Model, sha256: str) -> dict[str, Any]:
+def model_metadata(name: str, versions: Sequence[str], model: Model, sha256: str) -> dict[str, Any]:
     """``GET /v2/models/M``: shapes include the batch dimension; the artefact's digest is among the parameters."""
     return {
         "name": name,
-        "versions": [version],
+        "versions": list(versions),
         "platform": model.platform,
         "inputs": [_tensor(spec) for spec in model.signature.inputs],
         "outputs": [_tensor(spec) for spec in model.signature.outputs],
@@ -60,7 +60,9 @@ def model_metadata(name: str, version: str, model: Model, sha256: str) -> dict[s
     }
 
 
-def model_config(name: str, model: Model, max_batch_size: int, max_delay: float) -> dict[str, Any]:
+def model_config(
+    name: str, model: Model, max_batch_size: int, max_delay: float, instances: int = 1
+) -> dict[str, Any]:
     """``GET /v2/models/M/config``: with batching, ``dims`` leave the batch dimension out (Triton's rule)."""
     batched = model.signature.batched
     config: dict[str, Any] = {
@@ -70,8 +72,12 @@ def model_config(name: str, model: Model, max_batch_size: int, max_delay: float)
         "max_batch_size": max_batch_size if batched else 0,
         "input": [_config_tensor(spec, batched) for spec in model.signature.inputs],
         "output": [_config_tensor(spec, batched) for spec in model.signature.outputs],
-        "instance_group": [{"name": name, "count": 1, "kind": "KIND_GPU" if model.on_accelerator else "KIND_CPU"}],
+        "instance_group": [
+            {"name": name, "count": instances, "kind": "KIND_GPU" if model.on_accelerator else "KIND_CPU"}
+        ],
     }
+    if model.signature.streams:
+        config["model_transaction_policy"] = {"decoupled": True}
     if batched:
         config["dynamic_batching"] = {"max_queue_delay_microseconds": int(max_delay * _MICROSECONDS)}
     return config
@@ -92,8 +98,3 @@ def refuse_changes(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> No
         given = value if isinstance(value, list) else [value]
         if value not in (None, [], present) and given != (present if isinstance(present, list) else [present]):
             raise unsupported(f"'{name}' cannot be changed while the server runs")
-
-
-def index_entry(name: str, version: str, ready: bool, reason: str) -> dict[str, Any]:
-    """An entry of the repository index."""
-    return {"name": name, "version": version, "state": "READY" if ready else "UNAVAILABLE", "reason": reason}

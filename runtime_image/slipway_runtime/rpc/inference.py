@@ -5,101 +5,148 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from http import HTTPStatus
 
 from slipway_runtime import journal
 from slipway_runtime.metrics.recorder import CLIENT_GONE
-from slipway_runtime.protocol.failures import RequestFailure, not_found
+from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import check_against
-from slipway_runtime.rpc.requests import RpcRequest, decode_infer, request_id
-from slipway_runtime.rpc.responses import encode_infer, stream_answer, stream_failure
+from slipway_runtime.repository.repository import Repository
+from slipway_runtime.rpc.requests import RpcRequest, decode_infer, named
+from slipway_runtime.rpc.responses import encode_infer, encode_last
+from slipway_runtime.serving.budget import ByteBudget
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.serving.service import ModelService
+from slipway_runtime.serving.tenants import Tenants
 from slipway_runtime.shadow.candidate import SHADOW_HEADER
 from slipway_runtime.shadow.repeater import Repeater
 from slipway_runtime.tensors.tensor import Tensor
 
-# Requests of one stream that are worked on at once; further ones wait in the client.
-_STREAM_DEPTH = 64
 _REQUEST_ID = "x-request-id"
 
 
 class RpcInference:
     """Answers inference requests. One instance per server."""
 
-    def __init__(self, service: ModelService, repeater: Repeater | None = None) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        repeater: Repeater | None = None,
+        tenants: Tenants | None = None,
+        memory: ByteBudget | None = None,
+    ) -> None:
         """``repeater`` is offered every request that users have had an answer to."""
-        self._service = service
+        self._tenants = tenants
+        self._memory = memory or ByteBudget(0)
+        self._repository = repository
         self._repeater = repeater
 
-    async def infer(self, data: bytes, metadata: Mapping[str, str], remaining: float | None) -> bytes:
-        """The response to one request; ``remaining`` are the seconds until the client gives up.
+    def target(self, data: bytes, metadata: Mapping[str, str]) -> ModelService:
+        """The model that a request is for. Raises RequestFailure (400, 404)."""
+        try:
+            name, version = named(data)
+            return self._repository.find(name, version)
+        except RequestFailure as failure:
+            # With one model there is no doubt whose client is mistaken.
+            if (sole := self._repository.sole) is not None:
+                sole.request_began()
+                sole.request_ended(int(failure.status), _is_shadow(metadata), 0.0)
+            raise
+
+    async def infer(
+        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None
+    ) -> bytes:
+        """The response to one request for ``service``; ``remaining`` are the seconds until the client gives up.
 
         Raises RequestFailure, and CancelledError when the client leaves.
         """
-        metrics, statistics = self._service.metrics, self._service.statistics
         begun, code = time.monotonic(), int(HTTPStatus.INTERNAL_SERVER_ERROR)
-        shadow = metadata.get(SHADOW_HEADER, "").lower() == "true"
-        metrics.in_flight.add()
+        shadow = _is_shadow(metadata)
+        service.request_began()
         try:
-            response = await self._answer(data, metadata, remaining, shadow)
+            self._memory.reserve(len(data))
+            try:
+                response = await self._answer(service, data, metadata, remaining, shadow)
+            finally:
+                self._memory.release(len(data))
             code = int(HTTPStatus.OK)
             return response
-        except RequestFailure as failure:
-            code = int(failure.status)
-            raise
-        except asyncio.CancelledError:
-            late = remaining is not None and time.monotonic() - begun >= remaining
-            code = int(HTTPStatus.GATEWAY_TIMEOUT) if late else CLIENT_GONE
-            raise
-        except Exception as unexpected:
-            journal.record("internal-error", "error", cause=f"{type(unexpected).__name__}: {unexpected}")
-            text = "internal error of the server"
-            raise RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, text) from unexpected
+        except (Exception, asyncio.CancelledError) as error:
+            code, failure = _judged(error, begun, remaining)
+            if failure is error:
+                raise
+            raise failure from error
         finally:
-            seconds = time.monotonic() - begun
-            metrics.in_flight.add(-1)
-            metrics.request_finished(code, shadow, seconds)
-            statistics.request_finished(code == HTTPStatus.OK, seconds)
+            service.request_ended(code, shadow, time.monotonic() - begun)
 
-    async def stream(
-        self, requests: AsyncIterator[bytes], metadata: Mapping[str, str], remaining: float | None
-    ) -> AsyncIterator[bytes]:
-        """The responses to a stream, in the order of its requests; what fails is told and ends nothing."""
-        waiting: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(_STREAM_DEPTH)
-        tasks: set[asyncio.Task[bytes]] = set()
+    def comes_in_parts(self, data: bytes) -> bool:
+        """Whether the model that a request is for answers in parts. Raises RequestFailure (400, 404)."""
+        name, version = named(data)
+        model = self._repository.find(name, version).model
+        return model is not None and model.signature.streams
 
-        async def read() -> None:
-            async for data in requests:
-                task = asyncio.create_task(self._stream_item(data, metadata, remaining))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-                await waiting.put(task)
-            await waiting.put(None)
-
-        reader = asyncio.create_task(read())
+    async def parts(
+        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The responses to one request for a model that answers in parts. Raises as ``infer`` does."""
+        begun, code = time.monotonic(), CLIENT_GONE
+        service.request_began()
         try:
-            while (task := await waiting.get()) is not None:
-                yield await task
+            self._memory.reserve(len(data))
+            try:
+                async with contextlib.aclosing(self._responses(service, data, metadata, remaining)) as responses:
+                    async for response in responses:
+                        yield response
+            finally:
+                self._memory.release(len(data))
+            code = int(HTTPStatus.OK)
+        except (Exception, asyncio.CancelledError) as error:
+            code, failure = _judged(error, begun, remaining)
+            if failure is error:
+                raise
+            raise failure from error
         finally:
-            reader.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(reader, *tasks, return_exceptions=True)
+            service.request_ended(code, _is_shadow(metadata), time.monotonic() - begun)
 
-    async def _stream_item(self, data: bytes, metadata: Mapping[str, str], remaining: float | None) -> bytes:
+    async def _responses(
+        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        model, batcher = service.serving(begun=0.0)
+        read = decode_infer(memoryview(data))
+        check_against(model.signature, read.request)
+        self._tenant_lag(metadata)
+        runner = batcher.streams
+        assert runner is not None, "the model was asked whether it answers in parts"
+        news = asyncio.Event()
+        stream = runner.open(read.request.within(remaining), news.set)
+        final = False if read.final_flag else None
+        encode = partial(encode_infer, service.name, service.version, read.request)
         try:
-            return stream_answer(await self.infer(data, metadata, remaining))
-        except RequestFailure as failure:
-            return stream_failure(self._service.name, self._service.version, request_id(data), failure.text)
+            while True:
+                while (part := stream.take()) is not None:
+                    yield encode(part, model.signature, final=final)
+                if stream.finished:
+                    break
+                news.clear()
+                await news.wait()
+            if stream.failure is not None:
+                raise stream.failure
+            if read.final_flag:
+                yield encode_last(service.name, service.version, read.request)
+        finally:
+            stream.cancel()
 
-    async def _answer(self, data: bytes, metadata: Mapping[str, str], remaining: float | None, shadow: bool) -> bytes:
-        service = self._service
+    def _tenant_lag(self, metadata: Mapping[str, str]) -> float:
+        return 0.0 if self._tenants is None else self._tenants.admit(metadata.get(self._tenants.header, ""))
+
+    async def _answer(
+        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None, shadow: bool
+    ) -> bytes:
         # A server that drains takes no new calls: what comes belongs to a call or a stream that is under way.
         model, batcher = service.serving(begun=0.0)
         read = decode_infer(memoryview(data))
-        self._check_name(read)
         check_against(model.signature, read.request)
         if shadow:
             service.admit_shadow(batcher)
@@ -109,7 +156,7 @@ class RpcInference:
             with contextlib.suppress(asyncio.InvalidStateError):
                 answered.set_result(outcome)
 
-        job = batcher.submit(read.request.within(remaining), done)
+        job = batcher.submit(read.request.within(remaining), done, self._tenant_lag(metadata))
         try:
             outcome = await answered
         except asyncio.CancelledError:
@@ -117,9 +164,8 @@ class RpcInference:
             raise
         if isinstance(outcome, RequestFailure):
             raise outcome
-        response = encode_infer(
-            service.name, service.version, read.request, outcome, model.signature, final=read.final_flag
-        )
+        final = True if read.final_flag else None
+        response = encode_infer(service.name, service.version, read.request, outcome, model.signature, final=final)
         self._offer(read, outcome, metadata, shadow)
         return response
 
@@ -129,9 +175,18 @@ class RpcInference:
                 read.request, outcome, metadata.get(_REQUEST_ID, ""), metadata.get("authorization", "")
             )
 
-    def _check_name(self, read: RpcRequest) -> None:
-        service = self._service
-        if read.model != service.name:
-            raise not_found(f"there is no model '{read.model}' here")
-        if read.version not in ("", service.version):
-            raise not_found(f"model '{read.model}' has no version '{read.version}' here")
+
+def _is_shadow(metadata: Mapping[str, str]) -> bool:
+    return metadata.get(SHADOW_HEADER, "").lower() == "true"
+
+
+def _judged(error: BaseException, begun: float, remaining: float | None) -> tuple[int, BaseException]:
+    """The status that an error counts as, and the error that the caller is to see."""
+    if isinstance(error, RequestFailure):
+        return int(error.status), error
+    if isinstance(error, asyncio.CancelledError):
+        late = remaining is not None and time.monotonic() - begun >= remaining
+        return int(HTTPStatus.GATEWAY_TIMEOUT) if late else CLIENT_GONE, error
+    journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
+    failure = RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error of the server")
+    return int(failure.status), failure

@@ -16,6 +16,7 @@ from slipway_runtime.protocol.request import (
     RequestedOutput,
     check_input_parameters,
     check_shape,
+    is_repeatable,
     parse_datatype,
     priority_of,
     requested_classes,
@@ -84,6 +85,7 @@ def decode_infer(data: memoryview) -> RpcRequest:
         timeout=timeout_of(read.parameters),
         binary_outputs=True,
         priority=priority_of(read.parameters),
+        repeatable=not read.parameters or is_repeatable(read.parameters),
     )
     return RpcRequest(read.model, read.version, request, read.parameters.get(FINAL_RESPONSE_WANTED) is True)
 
@@ -105,6 +107,37 @@ def named(data: bytes, name_field: int = 1, version_field: int = 2) -> tuple[str
         elif number == version_field:
             version = text(value)
     return name, version
+
+
+def wants_ready_only(data: bytes) -> bool:
+    """``ready`` of a repository index request."""
+    return any(number == 2 and value == 1 for number, _, value in read_fields(memoryview(data)))
+
+
+def model_change(data: bytes) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of a request to load or unload a model; contents of files stay bytes."""
+    name = ""
+    parameters: dict[str, Any] = {}
+    for number, _, value in read_fields(memoryview(data)):
+        if number == 2:
+            name = text(value)
+        elif number == 3:
+            key, parameter = "", None
+            for part, _, content in read_fields(message(value)):
+                if part == 1:
+                    key = text(content)
+                else:
+                    parameter = _repository_parameter(message(content))
+            parameters[key] = parameter
+    return name, parameters
+
+
+def _repository_parameter(data: memoryview) -> Any:
+    for kind, _, content in read_fields(data):
+        if isinstance(content, memoryview):
+            return text(content) if kind == 3 else bytes(content)
+        return bool(content) if kind == 1 else signed(content)
+    return None
 
 
 def settings_of(data: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -11,19 +12,21 @@ import grpc
 from slipway_runtime import journal
 from slipway_runtime.http.inference import VERSION_HEADER
 from slipway_runtime.models.model import Model
-from slipway_runtime.protocol.failures import RequestFailure, not_found, unavailable, unsupported
+from slipway_runtime.protocol.failures import RequestFailure, forbidden, not_found, unavailable, unsupported
 from slipway_runtime.protocol.metadata import (
     LOG_SETTINGS,
     TRACE_SETTINGS,
-    index_entry,
     model_config,
     model_metadata,
     refuse_changes,
     server_metadata,
 )
+from slipway_runtime.repository.control import ModelControl
+from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc import documents
+from slipway_runtime.rpc.conversation import Conversation
 from slipway_runtime.rpc.inference import RpcInference
-from slipway_runtime.rpc.requests import named, settings_of
+from slipway_runtime.rpc.requests import model_change, named, settings_of, wants_ready_only
 from slipway_runtime.rpc.wire import number_field
 from slipway_runtime.serving.service import ModelService
 
@@ -33,6 +36,7 @@ _SERVING, _NOT_SERVING = 1, 2
 _EMPTY = b""
 _CODES = {
     HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: grpc.StatusCode.UNIMPLEMENTED,
@@ -48,8 +52,10 @@ Answer = Callable[[bytes], bytes]
 class RpcService:
     """Bytes in, bytes out: there are no stubs."""
 
-    def __init__(self, service: ModelService, inference: RpcInference) -> None:
-        self._service = service
+    def __init__(self, repository: Repository, inference: RpcInference, control: ModelControl | None = None) -> None:
+        """Without ``control``, models stay what they are."""
+        self._control = control
+        self._repository = repository
         self._inference = inference
 
     def handlers(self) -> tuple[Any, ...]:
@@ -60,6 +66,10 @@ class RpcService:
             "ModelInfer": grpc.unary_unary_rpc_method_handler(self._infer),
             "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self._stream),
         }
+        inference |= {
+            name: grpc.unary_unary_rpc_method_handler(self._changing(name))
+            for name in ("RepositoryModelLoad", "RepositoryModelUnload")
+        }
         health = {"Check": grpc.unary_unary_rpc_method_handler(_unary(self._health))}
         return (
             grpc.method_handlers_generic_handler(_INFERENCE, inference),
@@ -68,18 +78,15 @@ class RpcService:
 
     def _answers(self) -> dict[str, Answer]:
         """Everything but inference."""
-        service = self._service
         return {
             "ServerLive": lambda _: number_field(1, 1),
-            "ServerReady": lambda _: number_field(1, int(service.ready)),
+            "ServerReady": lambda _: number_field(1, int(self._repository.ready)),
             "ModelReady": self._model_ready,
             "ServerMetadata": lambda _: documents.SERVER_METADATA.encode(server_metadata()),
             "ModelMetadata": self._model_metadata,
             "ModelConfig": self._model_config,
             "ModelStatistics": self._model_statistics,
             "RepositoryIndex": self._repository_index,
-            "RepositoryModelLoad": _refuse("this server holds one model for its life; load is not offered"),
-            "RepositoryModelUnload": _refuse("this server holds one model for its life; unload is not offered"),
             "SystemSharedMemoryStatus": lambda _: _EMPTY,
             "SystemSharedMemoryRegister": _refuse("shared memory is not supported"),
             "SystemSharedMemoryUnregister": _refuse("shared memory is not supported"),
@@ -91,58 +98,76 @@ class RpcService:
         }
 
     async def _infer(self, data: bytes, context: Any) -> bytes:
+        metadata = _metadata(context)
         try:
-            response = await self._inference.infer(data, _metadata(context), context.time_remaining())
+            service = self._inference.target(data, metadata)
+            response = await self._inference.infer(service, data, metadata, context.time_remaining())
         except RequestFailure as failure:
             return await _abort(context, failure)
-        context.set_trailing_metadata(((VERSION_HEADER, self._service.version),))
+        context.set_trailing_metadata(((VERSION_HEADER, service.version),))
         return response
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        context.set_trailing_metadata(((VERSION_HEADER, self._service.version),))
-        responses = self._inference.stream(requests, _metadata(context), context.time_remaining())
-        async for response in responses:
-            yield response
+        if (sole := self._repository.sole) is not None:
+            context.set_trailing_metadata(((VERSION_HEADER, sole.version),))
+        conversation = Conversation(self._inference, _metadata(context), context.time_remaining())
+        async with contextlib.aclosing(conversation.responses(requests)) as responses:
+            async for response in responses:
+                yield response
 
     def _model_ready(self, data: bytes) -> bytes:
         name, version = named(data)
-        return number_field(1, int(self._knows(name, version) and self._service.ready))
+        try:
+            return number_field(1, int(self._repository.find(name, version).ready))
+        except RequestFailure:
+            return number_field(1, 0)
 
-    def _knows(self, name: str, version: str) -> bool:
-        return name == self._service.name and version in ("", self._service.version)
-
-    def _model(self, data: bytes) -> Model:
+    def _model(self, data: bytes) -> tuple[ModelService, Model]:
         name, version = named(data)
-        if not self._knows(name, version):
-            raise not_found(f"there is no model '{name}' of this version here")
-        if self._service.model is None:
+        service = self._repository.find(name, version)
+        if service.model is None:
             raise unavailable("the model is not ready yet")
-        return self._service.model
+        return service, service.model
 
     def _model_metadata(self, data: bytes) -> bytes:
-        service, model = self._service, self._model(data)
-        return documents.MODEL_METADATA.encode(model_metadata(service.name, service.version, model, service.sha256))
+        service, model = self._model(data)
+        versions = self._repository.versions(service.name)
+        return documents.MODEL_METADATA.encode(model_metadata(service.name, versions, model, service.sha256))
 
     def _model_config(self, data: bytes) -> bytes:
-        service, model = self._service, self._model(data)
-        config = model_config(service.name, model, service.max_batch_size, service.max_delay)
+        service, model = self._model(data)
+        config = model_config(service.name, model, service.max_batch_size, service.max_delay, service.instances)
         return documents.MODEL_CONFIG.encode({"config": config})
 
     def _model_statistics(self, data: bytes) -> bytes:
-        service = self._service
         name, version = named(data)
-        if name and not self._knows(name, version):
-            raise not_found(f"there is no model '{name}' of this version here")
+        repository = self._repository
+        services = [repository.find(name, version)] if name else [place.service for place in repository.places()]
         return documents.MODEL_STATISTICS.encode(
-            {"model_stats": [service.statistics.document(service.name, service.version)]}
+            {"model_stats": [one.statistics.document(one.name, one.version) for one in services]}
         )
 
-    def _repository_index(self, _: bytes) -> bytes:
-        service = self._service
-        reason = "" if service.ready else service.phase.value
-        return documents.REPOSITORY_INDEX.encode(
-            {"models": [index_entry(service.name, service.version, service.ready, reason)]}
-        )
+    def _repository_index(self, data: bytes) -> bytes:
+        entries = self._repository.index(only_ready=wants_ready_only(data))
+        return documents.REPOSITORY_INDEX.encode({"models": entries})
+
+    def _changing(self, method: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        """Load or unload a model; the response comes when that is done."""
+
+        async def call(data: bytes, context: Any) -> bytes:
+            try:
+                name, parameters = model_change(data)
+                if self._control is None:
+                    raise forbidden("this server does not change its models")
+                if method == "RepositoryModelLoad":
+                    await self._control.load(name, parameters)
+                else:
+                    await self._control.unload(name)
+                return _EMPTY
+            except RequestFailure as failure:
+                return await _abort(context, failure)
+
+        return call
 
     def _trace_settings(self, data: bytes) -> bytes:
         refuse_changes(TRACE_SETTINGS, settings_of(data))
@@ -156,7 +181,7 @@ class RpcService:
         name, _ = named(data)
         if name not in ("", _INFERENCE):
             raise not_found("there is no such service here")
-        return number_field(1, _SERVING if self._service.ready else _NOT_SERVING)
+        return number_field(1, _SERVING if self._repository.ready else _NOT_SERVING)
 
 
 def _unary(answer: Answer) -> Callable[[bytes, Any], Awaitable[bytes]]:

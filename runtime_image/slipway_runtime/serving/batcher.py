@@ -4,13 +4,16 @@ An idle executor takes a lone request at once. Under load the requests that arri
 form the next batch. Once a batch has held several requests, the next one is held back for up to
 ``max_delay`` until as many are there again: their clients are about to send, and half a batch costs
 almost as much as a whole one. When they do not come, the expectation falls with the batch that ran.
+
+What cannot finish within its deadline is not started, and a batch is no larger than its most urgent request has time
+for, except under more load than the model can take: then small batches would only make it worse.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,32 +21,36 @@ from slipway_runtime import journal
 from slipway_runtime.metrics.recorder import ServingMetrics
 from slipway_runtime.metrics.statistics import ModelStatistics
 from slipway_runtime.models.model import DeviceLost, Model
-from slipway_runtime.protocol.failures import model_failed, overloaded, timed_out, unavailable
+from slipway_runtime.protocol.failures import model_failed, overloaded, timed_out, unavailable, unsupported
 from slipway_runtime.protocol.request import InferRequest
 from slipway_runtime.serving.batch import run_batch
-from slipway_runtime.serving.cost import CostModel
-from slipway_runtime.serving.executor import Executor
+from slipway_runtime.serving.cost import BatchTarget, CostModel
+from slipway_runtime.serving.executor import Instance
 from slipway_runtime.serving.job import Job, JobState, Outcome, batch_key
-from slipway_runtime.serving.waiting import WaitingLine
+from slipway_runtime.serving.streaming import StreamRunner
+from slipway_runtime.serving.waiting import WaitingLine, lag_of
 from slipway_runtime.settings import Limits
+
+# After so many refusals in a row something is run all the same: an estimate that is too high could not correct itself.
+_REFUSALS_BELIEVED = 8
 
 
 @dataclass(frozen=True)
 class _Execution:
     """A batch on its way through the model."""
 
+    instance: Instance
     jobs: list[Job]
     rows: int
     started: float
 
 
 class Batcher:
-    """Admission, queue and dispatch for one model."""
+    """Admission, queue and dispatch for one model; a batch goes to an instance that is idle."""
 
     def __init__(
         self,
-        model: Model,
-        executor: Executor,
+        instances: Sequence[Instance],
         limits: Limits,
         metrics: ServingMetrics,
         statistics: ModelStatistics,
@@ -54,8 +61,9 @@ class Batcher:
         """``max_rows`` bounds a batch (the model's own limit may be below the configured one);
         ``device_lost`` is told when only a new process can help.
         """
-        self._model = model
-        self._executor = executor
+        model = instances[0].model
+        self._signature = model.signature
+        self._idle = list(instances)
         self._limits = limits
         self._max_rows = max_rows
         self._metrics = metrics
@@ -65,34 +73,43 @@ class Batcher:
         self._cost = cost or CostModel(inline_allowed=not model.on_accelerator)
         self._line = WaitingLine()
         self._unfinished = 0
-        self._running = False
         self._deciding = False
         self._hold: asyncio.TimerHandle | None = None
         self._expected_jobs = 1
+        self._target = BatchTarget(max_rows)
+        self._refusals = 0
+        self.streams: StreamRunner | None = None
+        """Where requests go whose model answers in parts."""
+        if self._signature.streams:
+            self.streams = StreamRunner(instances, limits, metrics, statistics, device_lost)
 
     @property
     def unfinished(self) -> int:
         """Jobs admitted and not finished."""
-        return self._unfinished
+        return self._unfinished + (0 if self.streams is None else self.streams.active)
 
     @property
     def waiting(self) -> int:
         """Jobs admitted and not started."""
         return len(self._line)
 
-    def submit(self, request: InferRequest, done: Callable[[Outcome], None]) -> Job:
+    def submit(self, request: InferRequest, done: Callable[[Outcome], None], tenant_lag: float = 0.0) -> Job:
         """Admit a request that was checked against the signature; ``done`` gets its outcome, once.
 
-        Raises RequestFailure (429) when the queue or the concurrency limit is full.
+        ``tenant_lag``, from 0 to 1, lets those of more important tenants go first.
+        Raises RequestFailure: 429 when the queue or the concurrency limit is full, 501 for a model that streams.
         """
+        if self.streams is not None:
+            raise unsupported("this model answers in parts: use generate, generate_stream or ModelStreamInfer")
         if len(self._line) >= self._limits.max_queue:
             raise overloaded("the queue is full")
         if 0 < self._limits.max_concurrency <= self._unfinished:
             raise overloaded("the server handles as many requests at once as it may")
         now = time.monotonic()
         timeout = min(request.timeout or self._limits.timeout, self._limits.timeout)
-        rows, key = batch_key(self._model.signature, request)
-        job = Job(request, rows, key, now, partial(self._count_down, done))
+        rows, key = batch_key(self._signature, request)
+        lag = lag_of(request.priority, tenant_lag)
+        job = Job(request, rows, key, now, partial(self._count_down, done), now + timeout, lag)
         job.timer = self._loop.call_later(timeout, self._expire, job)
         self._unfinished += 1
         self._line.add(job)
@@ -106,6 +123,8 @@ class Batcher:
 
     def refuse_waiting(self) -> None:
         """Answer all that still waits with 503; for the end of a drain."""
+        if self.streams is not None:
+            self.streams.end_all()
         for job in self._line.drain():
             job.finish(unavailable("the server is shutting down"))
         self._metrics.queue_depth.set(0)
@@ -125,7 +144,7 @@ class Batcher:
 
     def _wake_up(self) -> None:
         """Decide at the end of this turn of the loop: everything parsed in it is then in the queue."""
-        if self._running or self._deciding:
+        if not self._idle or self._deciding:
             return
         self._deciding = True
         self._loop.call_soon(self._consider)
@@ -135,33 +154,61 @@ class Batcher:
         if self._hold is not None:
             self._hold.cancel()
             self._hold = None
-        if self._running:
+        if not self._idle:
             return
-        oldest = self._line.oldest()
+        now = time.monotonic()
+        oldest = self._first_in_time(now)
         if oldest is None:
             return
         jobs, rows = self._line.beside(oldest)
-        hold = oldest.arrived + self._limits.max_delay - time.monotonic()
+        hold = oldest.arrived + self._limits.max_delay - now
         company = jobs < self._expected_jobs if self._limits.adaptive else True
-        incomplete = company and rows < self._max_rows
+        incomplete = company and rows < min(self._max_rows, self._target.rows)
         if incomplete and oldest.key is not None and hold > 0:
             self._hold = self._loop.call_later(hold, self._consider)
             return
-        self._dispatch()
+        self._dispatch(self._take_batch(oldest, rows, now))
 
-    def _dispatch(self) -> None:
-        jobs = self._line.take(self._max_rows)
+    def _first_in_time(self, now: float) -> Job | None:
+        """The most urgent job that may still finish; those before it are answered."""
+        soonest = now if self._refusals >= _REFUSALS_BELIEVED else now + self._cost.at_least(1)
+        while (job := self._line.oldest()) is not None and job.deadline < soonest:
+            self._refuse_late(job)
+        return job
+
+    def _take_batch(self, oldest: Job, waiting_rows: int, now: float) -> list[Job]:
+        """``oldest``, of whose group ``waiting_rows`` wait, and its company, if it may run together in time."""
+        most = min(self._max_rows, self._target.rows)
+        fitting = self._cost.rows_within(oldest.deadline - now, most)
+        if fitting == most or waiting_rows < most:
+            jobs, late = self._line.take(fitting, now)
+        else:
+            jobs, late = self._line.take(most, now + self._cost.at_least(most))
+            if not jobs:
+                jobs, late = [late[0]], late[1:]
+        for job in late:
+            self._refusals += 1
+            job.finish(timed_out())
         self._metrics.queue_depth.set(len(self._line))
+        return jobs
+
+    def _refuse_late(self, job: Job) -> None:
+        self._refusals += 1
+        self._finish_early(job, timed_out())
+
+    def _dispatch(self, jobs: list[Job]) -> None:
         rows = sum(job.rows for job in jobs)
         self._expected_jobs = len(jobs)
-        self._running = True
-        execution = _Execution(jobs, rows, time.monotonic())
-        self._executor.started()
-        work = partial(_timed_run, self._model, jobs, self._max_rows)
+        instance = self._idle.pop()
+        execution = _Execution(instance, jobs, rows, time.monotonic())
+        instance.executor.started()
+        work = partial(_timed_run, instance.model, jobs, self._max_rows)
         if self._cost.may_run_inline(rows):
             self._run_inline(execution, work)
         else:
-            self._executor.submit(work, partial(self._finished, execution))
+            instance.executor.submit(work, partial(self._finished, execution))
+            if len(self._line):
+                self._wake_up()
 
     def _run_inline(self, execution: _Execution, work: Callable[[], tuple[list[Outcome], float]]) -> None:
         try:
@@ -174,15 +221,20 @@ class Batcher:
     def _finished(
         self, execution: _Execution, result: tuple[list[Outcome], float] | None, error: BaseException | None
     ) -> None:
-        self._running = False
-        jobs, rows = execution.jobs, execution.rows
+        self._idle.append(execution.instance)
+        jobs, rows, executor = execution.jobs, execution.rows, execution.instance.executor
         if result is None:
-            self._executor.finished(time.monotonic() - execution.started)
+            executor.finished(time.monotonic() - execution.started)
             self._failed(jobs, error)
             return
         outcomes, seconds = result
-        self._executor.finished(seconds)
+        executor.finished(seconds)
         self._cost.observe(rows, seconds)
+        self._refusals = 0
+        if len(jobs) > 1 and execution.started + seconds > min(job.deadline for job in jobs):
+            self._target.too_late(rows)
+        else:
+            self._target.in_time()
         waits = [execution.started - job.arrived for job in jobs]
         self._metrics.batch_finished(rows, waits)
         self._statistics.batch_finished(rows, waits, seconds)

@@ -1,4 +1,4 @@
-"""The one thread that runs the model, so that the event loop never waits for it."""
+"""The thread that runs a copy of the model, so that the event loop never waits for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
+
+from slipway_runtime.models.model import Model
 
 Work = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]
@@ -33,6 +36,11 @@ class Executor:
     def alive(self) -> bool:
         """Whether the thread still runs; a server whose executor died is not ready."""
         return self._thread.is_alive()
+
+    def responsive(self, patience: float) -> bool:
+        """Whether the thread lives and has been in the model for less than ``patience`` seconds."""
+        begun = self._started_at
+        return self._thread.is_alive() and (begun is None or time.monotonic() - begun < patience)
 
     def submit(self, work: Work, finish: Finish) -> None:
         """Run ``work`` on the thread, then ``finish(result, error)`` on the event loop."""
@@ -86,6 +94,8 @@ class Executor:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(finish, result, error)
+            # A model that is let go must not live on in here until the next work comes.
+            del item, work, finish, result, error
 
     def _prepared(self) -> BaseException | None:
         """What went wrong in the preparation: then all work fails with it, rather than waiting for ever."""
@@ -95,3 +105,11 @@ class Executor:
         except BaseException as error:
             return error
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A copy of the model and the thread that runs it."""
+
+    model: Model
+    executor: Executor

@@ -1,0 +1,40 @@
+"""Whether clients of one model can go on as before with another. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slipway_runtime.tensors.tensor import Signature, TensorSpec
+
+
+def incompatibility(old: Signature, new: Signature) -> str | None:
+    """What clients of ``old`` would miss in ``new``, or None. Further outputs are no hindrance.
+
+    Where one of the two does not know datatypes and shapes, only names count.
+    """
+    names_only = old.open or new.open
+    return (
+        _lost("input", old.inputs, new.inputs, names_only)
+        or _added(old.inputs, new.inputs)
+        or _lost("output", old.outputs, new.outputs, names_only)
+    )
+
+
+def _lost(what: str, old: Sequence[TensorSpec], new: Sequence[TensorSpec], names_only: bool) -> str | None:
+    by_name = {spec.name: spec for spec in new}
+    for spec in old:
+        found = by_name.get(spec.name)
+        if found is None:
+            return f"it has no {what} '{spec.name}'"
+        if names_only:
+            continue
+        if found.datatype is not spec.datatype:
+            return f"{what} '{spec.name}' is {found.datatype}, not {spec.datatype}"
+        if len(found.shape) != len(spec.shape):
+            return f"{what} '{spec.name}' has {len(found.shape)} dimensions, not {len(spec.shape)}"
+    return None
+
+
+def _added(old: Sequence[TensorSpec], new: Sequence[TensorSpec]) -> str | None:
+    known = {spec.name for spec in old}
+    return next((f"it wants an input '{spec.name}' as well" for spec in new if spec.name not in known), None)
