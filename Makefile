@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts generate manifests clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime generate manifests clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ bench-safety: setup ## Measure how long bad candidates get traffic, in a sandbox
 
 bench-rollouts: setup ## Count failed requests under whatever happens during a rollout (a sandbox, 9 minutes)
 	@$(BIN)/python -m e2e.bench.rollout_matrix $(BENCH_ARGS)
+
+bench-runtime: setup ## Compare the runtime with other servers, each in an environment of its own (25 minutes)
+	$(BIN)/python -m e2e.bench.runtime $(BENCH_ARGS)
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages

@@ -1,0 +1,1 @@
+"""What runs in the servers that are compared: one set of models, and an adapter for each server."""
