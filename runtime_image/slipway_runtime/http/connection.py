@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Protocol, cast
 
 import httptools
 
-from slipway_runtime.http.exchange import Exchange, render
+from slipway_runtime.http.exchange import Exchange, render, render_parts
 from slipway_runtime.protocol.failures import RequestFailure, invalid, too_large
+from slipway_runtime.serving.budget import ByteBudget
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_VERSIONS = ("1.1", "1.0")
+# The most that the event loop reads at once.
+_READ_SIZE = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,18 @@ class Bounds:
     max_header_bytes: int = 64 * 1024
     max_chunks: int = 65_536
     max_pipelined: int = 64
+    max_connections: int = 0
+    """At once; 0: as many as the system lets this process open."""
+    max_requests: int = 0
+    """On one connection, before the client has to open another; 0: no limit."""
     head_time: float = 10.0
     body_stall: float = 30.0
     body_time: float = 300.0
     write_stall: float = 60.0
     idle_time: float = 3_660.0
     linger: float = 1.0
+    memory: ByteBudget = field(default_factory=lambda: ByteBudget(0))
+    """What the bodies on all connections share."""
 
 
 class Handler(Protocol):
@@ -54,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._bounds = bounds
         self._registry = registry
+        self._counted = bounds.memory.limit > 0
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
@@ -62,6 +73,10 @@ class Connection(asyncio.Protocol):
         self._target = b""
         self._header_bytes = 0
         self._chunks = 0
+        self._requests = 0
+        self._progress = (0, 0, 0)
+        self._unparsed = 0
+        self._remote = ""
         self._active = time.monotonic()
         self._blocked_since: float | None = None
         self._close_at: float | None = None
@@ -75,16 +90,21 @@ class Connection(asyncio.Protocol):
         """A client connected."""
         # uvloop's transports are no subclasses of asyncio's, they only behave alike.
         self._transport = cast(asyncio.Transport, transport)
+        self._remote = _text_of(transport.get_extra_info("peername"))
         self._registry.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: whoever still works for it is told."""
         self._registry.discard(self)
         self._transport = None
+        if self._incoming is not None:
+            self._release(self._incoming)
         for exchange in self._pending:
+            self._release(exchange)
             gone, exchange.gone = exchange.gone, None
             if gone is not None:
                 gone()
+            exchange.abandoned()
         self._pending.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -104,16 +124,24 @@ class Connection(asyncio.Protocol):
             self._reject(cause)
         except httptools.HttpParserError:
             self._reject(invalid("the request is not valid HTTP"))
+        else:
+            if self._incoming is not None:
+                self._account(self._incoming, len(data))
 
     def pause_writing(self) -> None:
         """The client reads slower than we write."""
         self._blocked_since = time.monotonic()
+        if self._pending and (stream := self._pending[0].stream) is not None:
+            stream.writable = False
         self._set_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self._blocked_since = None
         self._set_reading()
+        if self._pending and (stream := self._pending[0].stream) is not None and stream.begun:
+            stream.writable = True
+            stream.room()
 
     # httptools' side
 
@@ -136,7 +164,9 @@ class Connection(asyncio.Protocol):
         self._header_bytes += len(name) + len(value)
         too_many = len(exchange.headers) >= self._bounds.max_headers
         if too_many or self._header_bytes > self._bounds.max_header_bytes:
-            raise RequestFailure(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many or too large headers")
+            raise _headers_too_large()
+        if exchange.method:
+            return  # trailers come after all decisions that headers take part in
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         earlier = exchange.headers.get(key)
         exchange.headers[key] = text if earlier is None else f"{earlier}, {text}"
@@ -147,9 +177,15 @@ class Connection(asyncio.Protocol):
         exchange.method = self._parser.get_method().decode("latin-1")
         exchange.target = self._target.decode("latin-1")
         exchange.old_http = self._parser.get_http_version() == "1.0"
+        if "transfer-encoding" in exchange.headers or "," in exchange.headers.get("host", ""):
+            _check_framing(exchange)
+        if self._parser.get_http_version() not in _VERSIONS:
+            raise RequestFailure(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this server speaks HTTP/1.1 and HTTP/1.0")
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._bounds.max_body:
             raise too_large(f"the body is larger than {self._bounds.max_body} bytes")
+        if self._counted and length.isdigit():
+            self._reserve(exchange, int(length))
         if exchange.headers.get("expect", "").lower() == "100-continue" and self._transport and not self._pending:
             self._transport.write(_CONTINUE)
 
@@ -165,6 +201,8 @@ class Connection(asyncio.Protocol):
         exchange.body += body
         if len(exchange.body) > self._bounds.max_body:
             raise too_large(f"the body is larger than {self._bounds.max_body} bytes")
+        if self._counted and len(exchange.body) > exchange.reserved:
+            self._reserve(exchange, len(exchange.body))
 
     def on_message_complete(self) -> None:
         """A request is complete."""
@@ -172,7 +210,12 @@ class Connection(asyncio.Protocol):
         self._incoming = None
         # What follows a request to upgrade may be of the other protocol: nothing more is read as HTTP.
         exchange.keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        self._requests += 1
+        if self._requests == self._bounds.max_requests:
+            exchange.keep_alive = False
         self._deliver(exchange)
+        if not exchange.keep_alive:
+            self._deaf = True
 
     # ours
 
@@ -199,8 +242,36 @@ class Connection(asyncio.Protocol):
             expired = now - incoming.begun > limit or stalled
         else:
             expired = not self._pending and now - self._active > bounds.idle_time
-        if expired and self._transport is not None:
-            self._transport.abort() if self._blocked_since is not None else self._transport.close()
+        if not expired or self._transport is None:
+            return
+        if self._blocked_since is not None:
+            self._transport.abort()
+        elif incoming is not None and self._close_at is None:
+            self._reject(RequestFailure(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time"))
+        else:
+            self._transport.close()
+
+    @property
+    def idle_since(self) -> float:
+        """When something last happened, in monotonic seconds."""
+        return self._active
+
+    def _account(self, exchange: Exchange, size: int) -> None:
+        """Bytes that bring neither a header nor a chunk nor a body are kept by the parser: bound them as well."""
+        progress = len(exchange.headers), len(exchange.body), self._chunks
+        self._unparsed = size + (self._unparsed if progress == self._progress else 0)
+        self._progress = progress
+        if self._unparsed > self._bounds.max_target + self._bounds.max_header_bytes + _READ_SIZE:
+            self._reject(_headers_too_large())
+
+    def _reserve(self, exchange: Exchange, size: int) -> None:
+        self._bounds.memory.reserve(size - exchange.reserved)
+        exchange.reserved = size
+
+    def _release(self, exchange: Exchange) -> None:
+        if exchange.reserved:
+            self._bounds.memory.release(exchange.reserved)
+            exchange.reserved = 0
 
     def _current(self) -> Exchange:
         assert self._incoming is not None
@@ -217,6 +288,7 @@ class Connection(asyncio.Protocol):
 
     def _deliver(self, exchange: Exchange) -> None:
         exchange.received = time.monotonic()
+        exchange.remote = self._remote
         self._pending.append(exchange)
         self._set_reading()
         self._handler.handle(exchange)
@@ -236,15 +308,38 @@ class Connection(asyncio.Protocol):
             answer = self._pending[0].answer
             if answer is None:
                 break
-            exchange = self._pending.popleft()
+            exchange = self._pending[0]
+            if exchange.stream is not None and not self._flush_stream(exchange):
+                break
+            self._pending.popleft()
+            self._release(exchange)
             # In a drain the last of several pipelined answers closes, so that none is lost.
             close = not exchange.keep_alive or (self.closing and self.idle)
-            self._transport.writelines(render(exchange, answer, close))
+            if exchange.stream is None:
+                self._transport.writelines(render(exchange, answer, close))
+            elif exchange.old_http:
+                close = True
             self._active = time.monotonic()
+            exchange.written()
             if close:
                 self._finish(exchange)
                 return
         self._set_reading()
+
+    def _flush_stream(self, exchange: Exchange) -> bool:
+        """Send what there is of a streamed body; whether that was all."""
+        stream, answer = exchange.stream, exchange.answer
+        assert self._transport is not None and stream is not None and answer is not None
+        begins, stream.begun = not stream.begun, True
+        if begins:
+            stream.writable = self._blocked_since is None
+            self._transport.writelines(render(exchange, answer, close=not exchange.keep_alive or exchange.old_http))
+        if stream.parts or stream.ended:
+            self._transport.writelines(render_parts(exchange))
+            self._active = time.monotonic()
+        if begins and stream.writable and not stream.ended:
+            self._loop.call_soon(stream.room)
+        return stream.ended
 
     def _finish(self, exchange: Exchange) -> None:
         """Close after the last answer.
@@ -259,3 +354,26 @@ class Connection(asyncio.Protocol):
             self._close_at = time.monotonic() + self._bounds.linger
         else:
             self._transport.close()
+
+
+def _text_of(address: object) -> str:
+    """``host:port`` of a peer; empty where there is none."""
+    if not isinstance(address, tuple):
+        return ""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _headers_too_large() -> RequestFailure:
+    return RequestFailure(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many or too large headers")
+
+
+def _check_framing(exchange: Exchange) -> None:
+    """What the parser lets pass although a proxy before us may read it in another way. Raises RequestFailure."""
+    if "," in exchange.headers.get("host", ""):
+        raise invalid("more than one Host")
+    encoding = exchange.headers.get("transfer-encoding", "chunked")
+    if exchange.old_http:
+        raise invalid("HTTP/1.0 has no Transfer-Encoding")
+    if encoding.strip().lower() != "chunked":
+        raise RequestFailure(HTTPStatus.NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked")

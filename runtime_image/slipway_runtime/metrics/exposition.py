@@ -5,6 +5,7 @@ All series of a process are touched by its event-loop thread only, so there are 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -88,7 +89,10 @@ class Registry:
 
 
 def render(sheet: Sheet) -> bytes:
-    """The exposition of all series of all workers, by families in the order in which they were made."""
+    """The exposition of all series of all workers, by families in the order in which they were made.
+
+    A gauge that is not a number is not known at the moment: it is left out.
+    """
     families: dict[str, list[tuple[Series, list[float]]]] = {}
     for series, values in sheet.values():
         if series.kind is not Kind.STATISTIC:
@@ -104,8 +108,8 @@ def _lines(families: Mapping[str, list[tuple[Series, list[float]]]]) -> Iterable
         for series, values in members:
             if series.kind is Kind.HISTOGRAM:
                 yield from _histogram_lines(series, values)
-            else:
-                yield f"{name}{{{series.labels}}} {values[0]:.17g}"
+            elif not math.isnan(values[0]):
+                yield f"{name}{{{series.labels}}} {values[0]:.17g}" if series.labels else f"{name} {values[0]:.17g}"
 
 
 def _histogram_lines(series: Series, values: Sequence[float]) -> Iterator[str]:

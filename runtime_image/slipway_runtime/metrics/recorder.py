@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from slipway_runtime.metrics.exposition import Histogram, Registry, Value
 from slipway_runtime.metrics.sheet import Merge, Sheet
+from slipway_runtime.serving.cache import CacheCounts
 
 DURATION_BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25,
     0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
+_WINDOW_SECONDS = 5.0
 _BATCH_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A client that went away got no status; 499 is what proxies log for it.
 CLIENT_GONE = 499
@@ -53,6 +56,12 @@ class ServingMetrics:
         )
         # What a worker that died had counted in this one's place.
         self._busy_before = self._busy.value
+        self._utilization = self._gauge(
+            "slipway_executor_utilization_ratio",
+            "Share of the last seconds in which the executor was busy.",
+            Merge.MEAN,
+        )
+        self._window = time.monotonic(), 0.0
         self.load_seconds = self._gauge(
             "slipway_model_load_seconds", "Time from start to ready: load and warm-up.", Merge.HIGHEST
         )
@@ -101,6 +110,21 @@ class ServingMetrics:
         for seconds in queue_seconds:
             self._queue_time.observe(seconds)
 
+    def cache_counts(self) -> CacheCounts:
+        """The series of an answer cache; a server without one does not have them."""
+
+        def requests(result: str) -> Value:
+            text = "Requests by what the answer cache did: hit, miss, or shared with an identical one under way."
+            return self._registry.value("counter", "slipway_cache_requests_total", text, result=result)
+
+        return CacheCounts(
+            hits=requests("hit"),
+            misses=requests("miss"),
+            shared=requests("shared"),
+            evictions=self._counter("slipway_cache_evictions_total", "Answers dropped for their age or for room."),
+            size=self._gauge("slipway_cache_bytes", "Bytes of the answers that are kept."),
+        )
+
     def shadow_series(self, candidate: str, pair: str, result: str) -> Value:
         """The counter of comparisons with the answers of the revision ``candidate``; see ``shadow.repeater``."""
         series = self._shadow.get((candidate, pair, result))
@@ -128,3 +152,8 @@ class ServingMetrics:
     def publish_busy(self, seconds: float) -> None:
         """Let other workers' expositions see how long this process's executor has been busy since its start."""
         self._busy.set(self._busy_before + seconds)
+        now = time.monotonic()
+        since, earlier = self._window
+        if now - since >= _WINDOW_SECONDS:
+            self._utilization.set(min(1.0, max(0.0, (seconds - earlier) / (now - since))))
+            self._window = now, seconds

@@ -32,6 +32,7 @@ class Merge(StrEnum):
     """What the value of several workers is."""
 
     SUM = "sum"
+    MEAN = "mean"
     LOWEST = "lowest"
     HIGHEST = "highest"
 
@@ -81,6 +82,8 @@ class Series:
         match self.merge:
             case Merge.SUM:
                 return [sum(column) for column in columns]
+            case Merge.MEAN:
+                return [sum(column) / len(column) for column in columns]
             case Merge.LOWEST:
                 return [min(column) for column in columns]
             case Merge.HIGHEST:

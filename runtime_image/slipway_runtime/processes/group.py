@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway_runtime.metrics.sheet import Cells, Sheet, SharedSheet, shared_cells
+from slipway_runtime.metrics.sheet import Cells, SharedSheet, Sheet, shared_cells
 from slipway_runtime.telemetry.switches import BOARD_CELLS
 
 WORKER_VARIABLE = "SLIPWAY_WORKER"

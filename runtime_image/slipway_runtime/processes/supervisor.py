@@ -73,6 +73,8 @@ class Supervisor:
         """The exit code: 0 after a drain, or that of a worker that could not start. Raises Refusal."""
         self._stopping = False
         self._code = int(ExitCode.OK)
+        self._flags: list[str] = []
+        self._workers = [_Worker(slot) for slot in range(self.count)]
         self._deadline = float("inf")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -86,7 +88,6 @@ class Supervisor:
             self._restarts = registry.value(
                 "counter", "slipway_worker_restarts_total", "Worker processes that ended unexpectedly."
             )
-            self._workers = [_Worker(slot) for slot in range(self.count)]
             self._supervise()
         finally:
             for worker in self._workers:
@@ -99,8 +100,6 @@ class Supervisor:
 
     def _reserve(self) -> list[socket.socket]:
         """Hold the ports, so that nobody else gets them while workers come and go. Raises Refusal."""
-        self._workers: list[_Worker] = []
-        self._flags: list[str] = []
         held = []
         for flag, port in self.ports.items():
             try:
@@ -188,7 +187,7 @@ class Supervisor:
 
     def _start(self, worker: _Worker) -> None:
         share = str(max(1, usable_processors() // self.count))
-        environment = {name: share for name in THREAD_VARIABLES} | dict(self.environment)
+        environment = dict.fromkeys(THREAD_VARIABLES, share) | dict(self.environment)
         environment[WORKER_VARIABLE] = variable(worker.slot, self.count, self._folder)
         command = [sys.executable, *(f"-W{option}" for option in sys.warnoptions), "-m", "slipway_runtime"]
         # A terminal's Ctrl-C reaches the workers through us, once.

@@ -38,6 +38,10 @@ class Answer:
         """Bytes of the body."""
         return sum(len(part) for part in self.body)
 
+    def with_headers(self, headers: tuple[Header, ...]) -> Answer:
+        """The same with more headers."""
+        return Answer(self.status, self.body, self.content_type, (*self.headers, *headers))
+
 
 def json_answer(document: Any, status: HTTPStatus = HTTPStatus.OK) -> Answer:
     """An answer with a JSON document."""
@@ -66,7 +70,7 @@ def infer_answer(
             entry["parameters"] = {"binary_data_size": len(blob)}
             blobs.append(blob)
         else:
-            entry["data"] = _json_data(chosen)
+            entry["data"] = json_values(chosen)
         entries.append(entry)
     head: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": entries}
     if request.id:
@@ -89,8 +93,11 @@ def selected_outputs(request: InferRequest, outputs: Sequence[Tensor]) -> Iterab
     return [(by_name[wanted.name], wanted) for wanted in request.outputs]
 
 
-def _json_data(tensor: Tensor) -> Array | list[str]:
-    """Flat, row-major. NaN and infinities become null (orjson's rule), which clients read as NaN."""
+def json_values(tensor: Tensor) -> Array | list[str]:
+    """The elements, flat and row-major. NaN and infinities become null (orjson's rule), which clients read as NaN.
+
+    Raises RequestFailure (400) for what JSON cannot hold.
+    """
     if tensor.datatype is Datatype.BYTES:
         try:
             return [element.decode() for element in tensor.array.reshape(-1).tolist()]

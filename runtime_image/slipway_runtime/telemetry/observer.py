@@ -15,9 +15,8 @@ from slipway_runtime.telemetry import trace_context
 from slipway_runtime.telemetry.access_log import AccessLog
 from slipway_runtime.telemetry.spans import SpanExport
 from slipway_runtime.telemetry.switches import Switches
-from slipway_runtime.telemetry.watch import CURRENT, Watch
+from slipway_runtime.telemetry.watch import CURRENT, REQUEST_ID_HEADER, Watch
 
-REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -69,10 +68,6 @@ class Observer:
         if self._tenant_header:
             watch.tenant = get(self._tenant_header, "")
         return watch
-
-    def answer_headers(self, watch: Watch) -> tuple[tuple[str, str], ...]:
-        """What the client is told about its request."""
-        return (REQUEST_ID_HEADER, watch.request_id), (trace_context.RESPONSE_HEADER, watch.trace.header)
 
     def _finish(self, watch: Watch, status: int, sent: int, rpc_status: str) -> None:
         wall, now = self._clock.wall(), self._clock.monotonic()

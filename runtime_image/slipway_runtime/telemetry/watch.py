@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from slipway_runtime.telemetry.trace_context import TraceContext
+from slipway_runtime.telemetry.trace_context import RESPONSE_HEADER, TraceContext
+
+REQUEST_ID_HEADER = "x-request-id"
 
 # A stream is one request of many executions: so many of them get spans of their own.
 _MAX_EXECUTIONS = 64
@@ -45,6 +47,11 @@ class Watch:
     queue_seconds: float = 0.0
     compute_seconds: float = 0.0
     executions: list[Execution] = field(default_factory=list)
+
+    @property
+    def answer_headers(self) -> tuple[tuple[str, str], ...]:
+        """What the client is told about its request."""
+        return (REQUEST_ID_HEADER, self.request_id), (RESPONSE_HEADER, self.trace.header)
 
     @property
     def subject(self) -> dict[str, str]:
