@@ -83,6 +83,11 @@ def _add_files(commands: _Subcommands) -> None:
     lint.add_argument("-f", "--filename", required=True, nargs="+", help="files; - is standard input")
     lint.add_argument("--strict", action="store_true", help="warnings are errors")
     _add_output(lint)
+    convert = commands.add_parser("convert", help="turn KServe InferenceServices or Deployments into ModelDeployments")
+    convert.add_argument("-f", "--filename", required=True, help="file with any number of objects; - is standard input")
+    convert.add_argument(
+        "--strict", action="store_true", help="exit with 2 when a field was lost or changed its meaning"
+    )
     diff = commands.add_parser("diff", help="say what a file would change, and what follows from it")
     diff.add_argument("-f", "--filename", required=True, help="file with the ModelDeployment; - is standard input")
     _add_output(diff)
@@ -162,6 +167,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from slipway.cli.lint import lint
 
             return lint(parsed.filename, output=parsed.output, strict=parsed.strict)
+        case "convert":
+            from slipway.cli.convert import convert
+
+            return convert(parsed.filename, strict=parsed.strict)
         case "diff":
             from slipway.cli.difference import diff
 
