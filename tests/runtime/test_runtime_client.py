@@ -197,8 +197,6 @@ def test_what_is_not_offered_says_so(client: triton.InferenceServerClient) -> No
     assert client.get_system_shared_memory_status() == []
     assert client.get_cuda_shared_memory_status() == []
     calls = [
-        lambda: client.load_model(MODEL),
-        lambda: client.unload_model(MODEL),
         lambda: client.register_system_shared_memory("r", "/r", 8),
         lambda: client.unregister_cuda_shared_memory(),
         lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
@@ -208,6 +206,10 @@ def test_what_is_not_offered_says_so(client: triton.InferenceServerClient) -> No
         with pytest.raises(InferenceServerException) as caught:
             call()
         assert caught.value.status() == "501"
+    for change in (client.load_model, client.unload_model):
+        with pytest.raises(InferenceServerException, match="does not change its models") as caught:
+            change(MODEL)
+        assert caught.value.status() == "403"
 
 
 def test_settings_can_be_read(client: triton.InferenceServerClient) -> None:

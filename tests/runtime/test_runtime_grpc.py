@@ -152,8 +152,8 @@ def test_everything_the_client_can_ask(server: ServerThread, client: triton.Infe
 @pytest.mark.parametrize(
     ("ask", "code"),
     [
-        (lambda c: c.load_model(MODEL), "UNIMPLEMENTED"),
-        (lambda c: c.unload_model(MODEL), "UNIMPLEMENTED"),
+        (lambda c: c.load_model(MODEL), "PERMISSION_DENIED"),
+        (lambda c: c.unload_model(MODEL), "PERMISSION_DENIED"),
         (lambda c: c.register_system_shared_memory("r", "/k", 8), "UNIMPLEMENTED"),
         (lambda c: c.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}), "UNIMPLEMENTED"),
         (lambda c: c.update_log_settings({"log_verbose_level": 3}), "UNIMPLEMENTED"),

@@ -153,7 +153,15 @@ def load_warm(source: Source, threads: int) -> WarmModel:
     limit = source.limits.max_batch_size
     with arrived(settings) as artefact:
         kind, digest = artefact.kind.value, artefact.digest
-        journal.record("loading", kind=kind, sha256=digest, verified=artefact.verified, signed=artefact.signed)
+        journal.record(
+            "loading",
+            model=settings.name,
+            version=settings.version,
+            kind=kind,
+            sha256=digest,
+            verified=artefact.verified,
+            signed=artefact.signed,
+        )
         places = _places(settings, artefact.description.instances)
         _use_threads(threads // len(places))
         first = load(artefact, places[0])

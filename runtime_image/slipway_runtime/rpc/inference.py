@@ -46,8 +46,12 @@ class RpcInference:
     def target(self, data: bytes, metadata: Mapping[str, str]) -> ModelService:
         """The model that a request is for. Raises RequestFailure (400, 404)."""
         try:
-            name, version = named(data)
-            return self._repository.find(name, version)
+            try:
+                return self._repository.find(*named(data))
+            except RequestFailure:
+                # A damaged message is told so, whatever stands where the name should be.
+                decode_infer(memoryview(data))
+                raise
         except RequestFailure as failure:
             # With one model there is no doubt whose client is mistaken.
             if (sole := self._repository.sole) is not None:
