@@ -3,7 +3,7 @@ from slipway.kube.apply import Applier, Operation, Owner, plan
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client, RetryPolicy
 from slipway.kube.drift import DriftLedger
-from slipway.kube.failures import UnavailableError
+from slipway.kube.failures import ConflictError, UnavailableError
 from slipway.kube.kinds import CHILDREN, DEPLOYMENT, HTTP_ROUTE, SERVICE, VIRTUAL_SERVICE, kind_of
 from slipway.kube.metadata import APPLIED_HASH, Key, key_of
 
@@ -169,6 +169,17 @@ async def test_prunes_what_is_ours_and_no_longer_wanted(world):
     assert [str(step) for step in applied.done] == ["delete Deployment old"]
     assert world.api.find("deployments", "ns", "old") is None
     assert world.api.find("deployments", "ns", "other") is not None
+
+
+async def test_an_object_whose_deletion_meets_a_conflict_is_not_forgotten(world):
+    """It would be an orphan: no later list tells anything new of it."""
+    await world.apply(wanted("Deployment", "old"), wanted())
+    refusals = [status(409, "Conflict", "the object has been modified")]
+    world.api.faults.append(lambda call: refusals.pop() if call.method == "DELETE" and refusals else None)
+    with pytest.raises(ConflictError):
+        await world.apply(wanted())
+    await world.apply(wanted())
+    assert world.api.find("deployments", "ns", "old") is None
 
 
 def test_routes_are_deleted_before_workloads():

@@ -3,6 +3,7 @@
 An object that has our name but not our owner reference is never touched: server-side apply would adopt it silently.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -228,14 +229,11 @@ class Applier:
             return None
 
     async def _live(self, wanted: Sequence[Object]) -> dict[Place, Object]:
-        live: dict[Place, Object] = {}
-        for obj in wanted:
-            place = (kind_of(obj), key_of(obj))
-            # A kind that is not served may be one that we have no right to ask for.
-            found = await self.find(*place) if self._cache.served(place[0]) else None
-            if found is not None:
-                live[place] = found
-        return live
+        places = [(kind_of(obj), key_of(obj)) for obj in wanted]
+        # A kind that is not served may be one that we have no right to ask for.
+        places = [place for place in places if self._cache.served(place[0])]
+        found = await asyncio.gather(*(self.find(*place) for place in places))
+        return {place: obj for place, obj in zip(places, found, strict=True) if obj is not None}
 
     async def _carry_out(self, step: Step, applied: Applied, now: float, before: Before) -> bool:
         """Do one step; False when the steps after it must not be done."""
@@ -288,12 +286,26 @@ class Applier:
         assert step.live is not None
         try:
             answer = await self._client.delete(step.kind, *step.key, uid=uid_of(step.live))
-        except (NotFoundError, ConflictError):
-            # Gone already, or another object has the name by now; the next list or event says which.
+        except NotFoundError:
             self._cache.remove(step.kind, step.live)
+            return
+        except ConflictError:
+            if await self._still_there(step):
+                raise
             return
         if answer.get("kind") == step.kind.name:
             self._cache.put(step.kind, answer)
         else:
             self._cache.remove(step.kind, step.live)
         applied.done.append(step)
+
+    async def _still_there(self, step: Step) -> bool:
+        """Whether an object that could not be deleted is there yet; another one of its name is remembered instead."""
+        assert step.live is not None
+        try:
+            found = await self._client.get(step.kind, *step.key)
+        except NotFoundError:
+            self._cache.remove(step.kind, step.live)
+            return False
+        self._cache.put(step.kind, found)
+        return uid_of(found) == uid_of(step.live)
