@@ -1,0 +1,187 @@
+"""The sandbox's API server without a network: the operator's transport leads straight into its handlers.
+
+Simulated like the sandbox itself; what is stored, merged, refused and deleted is what the real sandbox would.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import yaml
+from aiohttp import web
+from multidict import CIMultiDict, MultiDict
+from slipway.kube.kinds import Kind
+from slipway.kube.transport import Answer, Call
+
+from e2e.sandbox.apiserver.access import MASTERS, User
+from e2e.sandbox.apiserver.audit import AuditLog
+from e2e.sandbox.apiserver.cluster import Cluster
+from e2e.sandbox.apiserver.handlers import Handlers
+from e2e.sandbox.apiserver.store import Change
+from e2e.sandbox.children import REPOSITORY_ROOT
+from e2e.sandbox.cluster import CRD_FOLDERS
+
+__all__ = ["Api", "Connection", "Obj", "Request", "definitions"]
+
+Obj = dict[str, Any]
+_TOKEN = "Bearer faults"  # noqa: S105  opens nothing but the server in this process
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A line of the audit log."""
+
+    at: float
+    """Virtual seconds."""
+    who: str
+    call: Call
+
+    @property
+    def writes(self) -> bool:
+        """Whether it asks for a change."""
+        return self.call.method != "GET"
+
+
+class _Incoming:
+    """As much of an HTTP request as the handlers look at."""
+
+    def __init__(self, call: Call) -> None:
+        self.method, self.path = call.method, call.path
+        self.path_qs = call.path
+        self.query = MultiDict(call.query)
+        self.headers = CIMultiDict({"Content-Type": call.content_type, "Authorization": _TOKEN})
+        self._body = b"" if call.body is None else orjson.dumps(call.body)
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+def definitions() -> list[Obj]:
+    """The CustomResourceDefinitions of Istio and of Slipway."""
+    return [
+        document
+        for folder in CRD_FOLDERS
+        for path in sorted((REPOSITORY_ROOT / folder).glob("*.yaml"))
+        for document in yaml.load_all(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if document and document.get("kind") == "CustomResourceDefinition"
+    ]
+
+
+class Api:
+    """One cluster's API server, with everything that was asked of it."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        """``wall`` gives seconds since the epoch."""
+        users = {_TOKEN.partition(" ")[2]: User("faults", (MASTERS,))}
+        self._wall = wall
+        self._users = users
+        self.audit: list[Request] = []
+        self.handlers = self._handlers()
+
+    def _handlers(self) -> Handlers:
+        cluster = Cluster(self._users, _soon, clock=lambda: datetime.fromtimestamp(self._wall(), UTC))
+        return Handlers(cluster, "", cast(Any, None), AuditLog(Path("/dev/null")))
+
+    @property
+    def cluster(self) -> Cluster:
+        """What stands behind the server."""
+        return self.handlers.cluster
+
+    async def start(self) -> None:
+        """Fill the cluster and install the definitions."""
+        self.cluster.fill()
+        for definition in definitions():
+            await self.install(definition)
+
+    async def install(self, definition: Obj) -> None:
+        """Create or change a CustomResourceDefinition and wait until it is served."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition["metadata"]["name"]
+        await self.ask("PATCH", path, definition, content_type="application/apply-patch+yaml")
+        spec = definition["spec"]
+        while self.cluster.registry.find(spec["group"], spec["versions"][0]["name"], spec["names"]["plural"]) is None:
+            await asyncio.sleep(0.01)
+
+    async def ask(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
+        """A request of the administrator's; raises AssertionError when it is refused."""
+        query = (("fieldManager", "user"), ("force", "true")) if "apply" in content_type else ()
+        answer = await self.answer(Call(method, path, query, body, content_type))
+        assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body.decode()}"
+        return cast(Obj, orjson.loads(answer.body))
+
+    async def answer(self, call: Call) -> Answer:
+        """Answer one call."""
+        response = cast(web.Response, await self.handlers(cast(web.BaseRequest, _Incoming(call))))
+        return Answer(response.status, response.headers, cast(bytes, response.body))
+
+    def shelf(self, kind: Kind) -> str:
+        """The store's name for a kind."""
+        return self.cluster.resource(kind.group, kind.version, kind.plural).storage
+
+    def objects(self, kind: Kind, namespace: str = "") -> list[Obj]:
+        """All objects of a kind; they must not be changed."""
+        return [stored.obj for stored in self.cluster.store.select(self.shelf(kind), namespace)]
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """One object."""
+        stored = self.cluster.store.get(self.shelf(kind), (namespace, name))
+        return stored.obj if stored else None
+
+    def put(self, kind: Kind, obj: Obj) -> None:
+        """Store an object as it is, unchecked."""
+        metadata = obj["metadata"]
+        self.cluster.store.put(self.shelf(kind), (metadata["namespace"], metadata["name"]), obj)
+
+    def drop(self, kind: Kind, obj: Mapping[str, Any]) -> None:
+        """Remove an object at once."""
+        metadata = obj["metadata"]
+        self.cluster.store.delete(self.shelf(kind), (metadata["namespace"], metadata["name"]))
+
+    def listen(self, kind: Kind, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Be told every change of a kind; gives what ends that."""
+        listeners = self.cluster.store.shelves[self.shelf(kind)].listeners
+        listeners.add(listener)
+        return lambda: listeners.discard(listener)
+
+
+def _soon(action: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(action)
+
+
+@dataclass
+class Connection:
+    """One client's way to the server: the innermost transport."""
+
+    api: Api
+    who: str
+    latency: float = 0.002
+    """Seconds for a request and as much for its answer."""
+    cut: bool = False
+    """Whether nothing comes through: neither refused nor answered, as behind a broken network."""
+    refused: bool = False
+    """Whether connections are refused, as by a server that is away."""
+
+    async def send(self, call: Call) -> Answer:
+        """Carry a call to the server and its answer back."""
+        try:
+            async with asyncio.timeout(call.timeout):
+                await self._pass()
+                self.api.audit.append(Request(asyncio.get_running_loop().time(), self.who, call))
+                answer = await self.api.answer(call)
+                await self._pass()
+                return answer
+        except TimeoutError:
+            raise TimeoutError("no answer") from None
+
+    async def _pass(self) -> None:
+        await asyncio.sleep(self.latency)
+        if self.refused:
+            raise ConnectionRefusedError("connection refused")
+        if self.cut:
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,146 @@
+"""A fault at the n-th call, for every n: what came of it, compared with a run that no fault strikes."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.faults.api import Api, Request
+from e2e.faults.injection import Fault, Strike
+from e2e.faults.scenarios import SCENARIOS, Scenario
+from e2e.faults.table import Row
+from e2e.faults.world import Wall, World
+
+__all__ = ["Course", "Trial", "every_call", "play", "strikes", "trials"]
+
+REST = 30.0
+"""Seconds after the end in which nothing may be written any more but by a process that was just started."""
+EXCESS = 60
+"""Calls beyond those of an undisturbed run that a fault may cost: a look more, retries, the lists of a new process."""
+PATIENCE = 600.0
+HOLDS = (
+    "same objects, status and history at the end as without a fault, same weights in the same order, no request lost, "
+    "no step skipped, no evidence counted twice, at most 60 calls more, no write at rest"
+)
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a run went."""
+
+    end: dict[str, Any]
+    weights: list[dict[str, int]]
+    """In the order in which they were written, by revision."""
+    calls: int
+    writes: int
+    problems: tuple[str, ...]
+    hit: bool = False
+    """Whether the fault struck."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault in one scenario."""
+
+    scenario: Scenario
+    strike: Strike
+    problems: tuple[str, ...]
+
+
+async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None = None) -> Course:
+    """One run of a scenario."""
+    async with World.of(api, wall) as world:
+        operator = world.operator(strike)
+        await world.declare("v1", "v1")
+        await world.finished("v1", "Promoted", alone="v1")
+        world.mesh.armed = True
+        injector = operator.injector
+        injector.arm()
+        begun = len(api.audit)
+        problems = []
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await scenario.play(world)
+                await asyncio.sleep(REST)
+        except (AssertionError, TimeoutError) as error:
+            problems.append(str(error) or "never at rest")
+        asked = api.audit[begun:]
+        late = asyncio.get_running_loop().time() - REST / 2
+        problems += [f"written at rest: {one.call.path}" for one in asked if _changes(one) and one.at > late]
+        problems += [repr(error) for error in operator.failures]
+        problems += world.faults()
+        hit = injector.hit is not None or injector.dead
+        calls = len(asked)
+        writes = sum(one.writes for one in asked)
+        return Course(world.end(), world.mesh.course, calls, writes, tuple(problems), hit)
+
+
+def _changes(request: Request) -> bool:
+    """Whether a request changes anything but Events, which may come late."""
+    return request.writes and "/events" not in request.call.path
+
+
+def strikes(plain: Course, faults: Iterable[Fault] = tuple(Fault)) -> list[Strike]:
+    """Every fault at every call that the undisturbed run made."""
+    found = []
+    for fault in faults:
+        first = 0 if fault is Fault.KILL else 1
+        last = plain.writes if fault.counts_writes else plain.calls
+        found += [Strike(fault, number) for number in range(first, last + 1)]
+    return found
+
+
+async def trials(
+    api: Api, wall: Wall, scenario: Scenario, plain: Course, chosen: Iterable[Strike]
+) -> AsyncIterator[Trial]:
+    """Play the scenario once with each strike; those that met no call are left out."""
+    for strike in chosen:
+        course = await play(api, wall, scenario, strike)
+        if not course.hit:
+            continue
+        problems = list(course.problems)
+        if course.end != plain.end:
+            problems.append(f"another end: {_difference(course.end, plain.end)}")
+        if course.weights != plain.weights:
+            problems.append(f"another course: {course.weights}")
+        if course.calls > plain.calls + EXCESS:
+            problems.append(f"{course.calls} calls instead of {plain.calls}")
+        yield Trial(scenario, strike, tuple(problems))
+
+
+def _difference(one: Any, other: Any, path: str = "") -> str:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted({*one, *other}, key=str):
+            if one.get(name) != other.get(name):
+                return _difference(one.get(name), other.get(name), f"{path}.{name}")
+    return f"{path}: {one!r} instead of {other!r}"
+
+
+async def every_call(words: list[str]) -> list[Row]:
+    """Every fault at every call of the scenarios that have one of the words in their title."""
+    wall = Wall()
+    api = Api(wall)
+    await api.start()
+    chosen = [one for one in SCENARIOS if not words or any(word in one.title for word in words)]
+    found: dict[Fault, list[Trial]] = {fault: [] for fault in Fault}
+    for scenario in chosen:
+        begun = time.monotonic()
+        plain = await play(api, wall, scenario)
+        assert not plain.problems, plain.problems
+        count = 0
+        async for trial in trials(api, wall, scenario, plain, strikes(plain)):
+            api.audit.clear()
+            found[trial.strike.fault].append(trial)
+            count += 1
+            if trial.problems:
+                print(f"{scenario.title}, {trial.strike}: {'; '.join(trial.problems)[:600]}", file=sys.stderr)
+        seconds = time.monotonic() - begun
+        print(f"{scenario.title}: {plain.calls} calls, {count} tries, {seconds:.0f} s", file=sys.stderr, flush=True)
+    titles = ", ".join(scenario.title for scenario in chosen)
+    rows = []
+    for fault, tried in found.items():
+        failed = tuple("; ".join(one.problems) for one in tried if one.problems)
+        rows.append(Row(fault, f"transport; {titles}", HOLDS, len(tried), failed))
+    return rows
