@@ -165,7 +165,9 @@ class ServerThread:
         if self.shadow_file:
             # A request without an id lies at the far end of the draws: with a share of 100 it goes to both.
             repeater = Repeater(self.service, ShadowFile(self.shadow_file), draw=lambda: 0.99)
-        tenants = self.tenants and Tenants(self.tenants, partial(tenant_counters, self.repository.accounts.sheet))
+        tenants = None
+        if self.tenants is not None:
+            tenants = Tenants(self.tenants, partial(tenant_counters, self.repository.accounts.sheet))
         memory = self.bounds.memory
         endpoint = InferenceEndpoint(self.limits.max_request_bytes, repeater, tenants, memory)
         self.listener = HttpListener(Router(self.repository, endpoint), self.bounds)

@@ -1,9 +1,14 @@
-"""Python handlers: a class in the model's folder with ``load``, ``preprocess``, ``predict``, ``postprocess``."""
+"""Python handlers: a class in the model's folder with ``load``, ``preprocess``, ``predict``, ``postprocess``.
+
+A ``predict`` that yields answers in parts: each is given to ``postprocess`` and sent at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,20 +63,43 @@ class HandlerProgram:
         return replace(self, signature=signature)
 
     def infer(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """preprocess, predict, postprocess. Raises what they raise, and TypeError for an answer of the wrong kind."""
-        value: Any = {tensor.name: tensor.array for tensor in inputs}
+        """preprocess, predict, postprocess. Raises what they raise, and TypeError for an answer of the wrong kind.
+
+        Of a model that streams it is the first part, which is enough to see that it works.
+        """
+        if self.signature.streams:
+            with contextlib.closing(self._parts(inputs)) as parts:
+                return next(parts, ())
+        with _computing():
+            return self._answer(self._staged("postprocess", self._predicted(inputs)))
+
+    def stream(self, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+        """The parts of an answer. Raises as ``infer`` does, between any two of them."""
+        return self._parts(inputs)
+
+    def _parts(self, inputs: Sequence[Tensor]) -> Generator[tuple[Tensor, ...], None, None]:
+        # The mode belongs to the thread, which does other work between two parts.
+        with _computing():
+            parts = self._predicted(inputs)
         try:
-            with torch.inference_mode():
-                for stage in ("preprocess", "predict", "postprocess"):
-                    step = getattr(self.handler, stage, None)
-                    value = value if step is None else step(value)
-                return self._answer(value)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(str(error)) from error
-        except RuntimeError as error:
-            if "device-side assert" in str(error) or "illegal memory access" in str(error):
-                raise DeviceLost(str(error)) from error
-            raise
+            while True:
+                with _computing():
+                    try:
+                        part = next(parts)
+                    except StopIteration:
+                        return
+                    answer = self._answer(self._staged("postprocess", part))
+                yield answer
+        finally:
+            parts.close()
+
+    def _predicted(self, inputs: Sequence[Tensor]) -> Any:
+        value: Any = {tensor.name: tensor.array for tensor in inputs}
+        return self._staged("predict", self._staged("preprocess", value))
+
+    def _staged(self, stage: str, value: Any) -> Any:
+        step = getattr(self.handler, stage, None)
+        return value if step is None else step(value)
 
     def _answer(self, value: Any) -> tuple[Tensor, ...]:
         wanted = self.signature.outputs
@@ -83,6 +111,21 @@ class HandlerProgram:
         if missing:
             raise TypeError(f"the handler gave no output '{missing[0]}'")
         return tuple(_tensor(spec.name, spec.datatype, value[spec.name]) for spec in wanted)
+
+
+@contextlib.contextmanager
+def _computing() -> Iterator[None]:
+    """No gradients, and what goes wrong with the device under its own name."""
+    try:
+        with torch.inference_mode():
+            yield
+    except torch.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        raise OutOfMemory(str(error)) from error
+    except RuntimeError as error:
+        if "device-side assert" in str(error) or "illegal memory access" in str(error):
+            raise DeviceLost(str(error)) from error
+        raise
 
 
 def _tensor(name: str, datatype: Datatype, value: Any) -> Tensor:
@@ -130,7 +173,10 @@ def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract
     except Exception as error:
         text = f"{found.__name__}.load: {type(error).__name__}: {str(error)[:500]}"
         raise Refusal("LoadFailed", text) from error
-    signature = Signature(contract.inputs, contract.outputs, batched=False)
+    if inspect.isasyncgenfunction(found.predict) or inspect.iscoroutinefunction(found.predict):
+        raise Refusal("NotAModel", f"{found.__name__}.predict is async: it must be a function or a generator")
+    streams = inspect.isgeneratorfunction(found.predict)
+    signature = Signature(contract.inputs, contract.outputs, batched=False, streams=streams)
     return _settled(HandlerProgram(handler, signature, device.type != "cpu"))
 
 
@@ -149,5 +195,6 @@ def _settled(program: HandlerProgram) -> LoadedModel:
                 "ContractMismatch",
                 f"output '{spec.name}': declared shape {list(spec.shape)}, the handler gives {list(actual.shape)}",
             )
-    batched = observation.row_wise and all(spec.shape[:1] == (-1,) for spec in signature.outputs)
+    rows = observation.row_wise and not signature.streams
+    batched = rows and all(spec.shape[:1] == (-1,) for spec in signature.outputs)
     return LoadedModel(program.with_signature(replace(signature, batched=batched)), free)

@@ -23,6 +23,7 @@ MAX_RANK = 32
 MAX_CLASSES = 100_000
 _MICROSECOND = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
+_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 
 Parameters = dict[str, Any]
 
@@ -70,6 +71,8 @@ class InferRequest:
     binary_outputs: bool = False
     priority: int = 0
     """1 goes first, then 2 and so on; 0, none given, goes last."""
+    repeatable: bool = True
+    """Whether an answer that another request got may do: not within a sequence, and not against the client's wish."""
 
     def within(self, seconds: float | None) -> InferRequest:
         """The request with a timeout of at most ``seconds``."""
@@ -96,6 +99,7 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
         timeout=timeout_of(parameters),
         binary_outputs=binary_outputs,
         priority=priority_of(parameters),
+        repeatable=not parameters or is_repeatable(parameters),
     )
 
 
@@ -256,6 +260,11 @@ def priority_of(parameters: Parameters) -> int:
     if type(value) is not int or value < 0:
         raise invalid("parameter priority must be a number of 0 or more")
     return value
+
+
+def is_repeatable(parameters: Parameters) -> bool:
+    """Whether parameters leave ``InferRequest.repeatable`` as it is: no sequence, and not ``cache: false``."""
+    return not any(parameters.get(name) for name in _SEQUENCE) and parameters.get("cache", True) is not False
 
 
 def check_against(signature: Signature, request: InferRequest) -> None:

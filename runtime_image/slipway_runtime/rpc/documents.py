@@ -82,6 +82,7 @@ _CONFIG = Message(
         "output": (6, _CONFIG_OUTPUT),
         "instance_group": (7, _INSTANCE_GROUP),
         "dynamic_batching": (11, Message(numbers={"max_queue_delay_microseconds": 2})),
+        "model_transaction_policy": (19, Message(numbers={"decoupled": 1})),
     },
 )
 

@@ -20,12 +20,12 @@ def encode_infer(
     outputs: Sequence[Tensor],
     signature: Signature,
     *,
-    final: bool = False,
+    final: bool | None = None,
 ) -> bytes:
-    """``ModelInferResponse``; ``final`` marks the last response of a stream. Raises RequestFailure (400)."""
+    """``ModelInferResponse``; ``final`` says whether it is the last of its request. Raises RequestFailure (400)."""
     parts = [text_field(1, model), text_field(2, version), text_field(3, request.id)]
-    if final:
-        parts.append(bytes_field(4, text_field(1, FINAL_RESPONSE) + bytes_field(2, number_field(1, 1))))
+    if final is not None:
+        parts.append(_final_parameter(final))
     blobs = []
     for tensor, wanted in selected_outputs(request, outputs):
         chosen = top_classes(tensor, wanted.classes, signature.batched) if wanted.classes else tensor
@@ -33,6 +33,15 @@ def encode_infer(
         parts.append(bytes_field(5, entry))
         blobs.append(bytes_field(6, encode_raw(chosen.datatype, chosen.array)))
     return b"".join((*parts, *blobs))
+
+
+def encode_last(model: str, version: str, request: InferRequest) -> bytes:
+    """An empty ``ModelInferResponse`` that says: there were all parts of the answer."""
+    return text_field(1, model) + text_field(2, version) + text_field(3, request.id) + _final_parameter(True)
+
+
+def _final_parameter(final: bool) -> bytes:
+    return bytes_field(4, text_field(1, FINAL_RESPONSE) + bytes_field(2, number_field(1, int(final))))
 
 
 def stream_answer(response: bytes) -> bytes:

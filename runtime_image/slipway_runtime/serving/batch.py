@@ -22,13 +22,19 @@ class WrongRowCount(Exception):  # noqa: N818 - what the model did
 def run_batch(model: Model, requests: Sequence[Inputs], rows: Sequence[int], max_rows: int) -> list[Outcome]:
     """Outcomes of ``requests`` (each of ``rows`` rows), run together and, should that fail, one by one.
 
-    A request of more than ``max_rows`` rows runs in chunks. Raises DeviceLost only.
+    Where the device has not enough memory, halves are run instead, down to single rows. A request of more than
+    ``max_rows`` rows runs in chunks. Raises DeviceLost only.
     """
     if len(requests) > 1:
         try:
             together = _infer_rows(model, join(requests), sum(rows))
         except DeviceLost:
             raise
+        except OutOfMemory:
+            journal.record("batch-halved", "warning", requests=len(requests), rows=sum(rows))
+            middle = len(requests) // 2
+            first = run_batch(model, requests[:middle], rows[:middle], max_rows)
+            return first + run_batch(model, requests[middle:], rows[middle:], max_rows)
         except Exception as error:
             journal.record("batch-split", "warning", requests=len(requests), cause=type(error).__name__)
         else:
@@ -44,6 +50,10 @@ def _run_alone(model: Model, inputs: Inputs, rows: int, max_rows: int) -> Outcom
     except DeviceLost:
         raise
     except OutOfMemory:
+        chunk = min(rows, max_rows)
+        if model.signature.batched and chunk > 1 and _row_wise(inputs, rows):
+            journal.record("request-halved", "warning", rows=chunk)
+            return _run_alone(model, inputs, rows, (chunk + 1) // 2)
         return unavailable("the device has not enough memory for this request")
     except RequestFailure as failure:
         return failure

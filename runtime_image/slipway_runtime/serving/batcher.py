@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +31,7 @@ from slipway_runtime.serving.job import Job, JobState, Outcome, batch_key
 from slipway_runtime.serving.streaming import StreamRunner
 from slipway_runtime.serving.waiting import WaitingLine, lag_of
 from slipway_runtime.settings import Limits
+from slipway_runtime.telemetry.watch import CURRENT, note_batch
 
 # After so many refusals in a row something is run all the same: an estimate that is too high could not correct itself.
 _REFUSALS_BELIEVED = 8
@@ -71,6 +73,7 @@ class Batcher:
         self._device_lost = device_lost
         self._loop = asyncio.get_running_loop()
         self._cost = cost or CostModel(inline_allowed=not model.on_accelerator)
+        self._nobody = copy_context()
         self._line = WaitingLine()
         self._unfinished = 0
         self._deciding = False
@@ -111,6 +114,10 @@ class Batcher:
         lag = lag_of(request.priority, tenant_lag)
         job = Job(request, rows, key, now, partial(self._count_down, done), now + timeout, lag)
         job.timer = self._loop.call_later(timeout, self._expire, job)
+        watch = CURRENT.get()
+        if watch is not None:
+            job.watch = watch
+            watch.admitted(self._metrics.model, self._metrics.version, request.id)
         self._unfinished += 1
         self._line.add(job)
         self._metrics.queue_depth.set(len(self._line))
@@ -147,7 +154,8 @@ class Batcher:
         if not self._idle or self._deciding:
             return
         self._deciding = True
-        self._loop.call_soon(self._consider)
+        # Not for the request that happens to be worked on: the batch is of others as well.
+        self._loop.call_soon(self._consider, context=self._nobody)
 
     def _consider(self) -> None:
         self._deciding = False
@@ -238,6 +246,9 @@ class Batcher:
         waits = [execution.started - job.arrived for job in jobs]
         self._metrics.batch_finished(rows, waits)
         self._statistics.batch_finished(rows, waits, seconds)
+        watched = [(job.watch, job.arrived) for job in jobs if job.watch is not None]
+        if watched:
+            note_batch(watched, execution.started, seconds, rows, len(jobs))
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.finish(outcome)
         if len(self._line):
@@ -255,5 +266,6 @@ class Batcher:
 
 def _timed_run(model: Model, jobs: list[Job], max_rows: int) -> tuple[list[Outcome], float]:
     begun = time.perf_counter()
-    outcomes = run_batch(model, [job.request.inputs for job in jobs], [job.rows for job in jobs], max_rows)
+    with journal.about([job.watch for job in jobs if job.watch is not None]):
+        outcomes = run_batch(model, [job.request.inputs for job in jobs], [job.rows for job in jobs], max_rows)
     return outcomes, time.perf_counter() - begun

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,24 @@ class Remembered(tuple[Tensor, ...]):
     """Outputs that come from the cache."""
 
     __slots__ = ()
+
+
+class Count(Protocol):
+    """A counter, or a gauge."""
+
+    def add(self, amount: float = 1.0) -> None:
+        """Count up, or (a gauge) down."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """What is counted. ``shared`` are requests that got the answer of an identical one under way."""
+
+    hits: Count
+    misses: Count
+    shared: Count
+    evictions: Count
+    size: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +81,23 @@ def _add(update: Callable[[bytes], None], part: bytes) -> None:
 class AnswerCache:
     """The least recently used answers go first; those older than ``ttl`` seconds are not given out."""
 
-    def __init__(self, max_bytes: int, ttl: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, max_bytes: int, ttl: float, counts: CacheCounts, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.max_bytes = max_bytes
         self.ttl = ttl
         self._clock = clock
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self.size = 0
-        self.hits = 0
-        self.misses = 0
-        self.evictions = 0
+        self._size = 0
+        self.counts = counts
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that is kept, with what keeping it costs."""
+        return self._size
 
     def get(self, key: bytes) -> Remembered | None:
         """The outputs under ``key``; counted as a hit or a miss."""
@@ -82,10 +106,10 @@ class AnswerCache:
             self._drop(key)
             entry = None
         if entry is None:
-            self.misses += 1
+            self.counts.misses.add()
             return None
         self._entries.move_to_end(key)
-        self.hits += 1
+        self.counts.hits.add()
         return entry.outputs
 
     def put(self, key: bytes, outputs: Outputs) -> None:
@@ -98,19 +122,23 @@ class AnswerCache:
         while self.size + size > self.max_bytes:
             self._drop(next(iter(self._entries)))
         self._entries[key] = _Entry(Remembered(_copies(outputs)), size, self._clock() + self.ttl)
-        self.size += size
+        self._resize(size)
 
     def clear(self) -> None:
         """Forget everything, for instance because the model was replaced."""
         self._entries.clear()
-        self.size = 0
+        self._resize(-self._size)
 
     def _drop(self, key: bytes) -> None:
-        self.evictions += 1
+        self.counts.evictions.add()
         self._remove(key)
 
     def _remove(self, key: bytes) -> None:
-        self.size -= self._entries.pop(key).size
+        self._resize(-self._entries.pop(key).size)
+
+    def _resize(self, size: int) -> None:
+        self._size += size
+        self.counts.size.add(size)
 
 
 def _size(outputs: Outputs) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import InferRequest
+from slipway_runtime.telemetry.watch import Watch
 from slipway_runtime.tensors.tensor import Signature, Tensor
 
 Outcome = tuple[Tensor, ...] | RequestFailure
@@ -26,15 +28,22 @@ class JobState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request, its time of arrival (monotonic seconds) and who waits for its outcome."""
+    """A request, its time of arrival and deadline (monotonic seconds) and who waits for its outcome.
+
+    ``lag`` is how many seconds it lets more important jobs go first; see ``serving.waiting``.
+    """
 
     request: InferRequest
     rows: int
     key: GroupKey | None
     arrived: float
     done: Callable[[Outcome], None]
+    deadline: float = math.inf
+    lag: float = 0.0
     state: JobState = JobState.QUEUED
     timer: asyncio.TimerHandle | None = None
+    watch: Watch | None = None
+    """Where it is noted how the request fared, if anybody wants to know."""
 
     def finish(self, outcome: Outcome) -> None:
         """Hand over the outcome, once; later outcomes (after a timeout) are dropped."""

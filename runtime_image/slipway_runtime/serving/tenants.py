@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -130,21 +130,35 @@ class TokenBucket:
         self._tokens = min(self._burst, self._tokens + elapsed * self._rate)
 
 
-@dataclass(slots=True)
-class TenantCount:
-    """Requests of a tenant so far, by what was decided."""
+class Count(Protocol):
+    """A counter."""
 
-    admitted: int = 0
-    limited: int = 0
+    def add(self, amount: float = 1.0) -> None:
+        """Count up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """Where a tenant's requests are counted, by what was decided."""
+
+    admitted: Count
+    limited: Count
 
 
 class Tenants:
     """Admission by tenant."""
 
     def __init__(
-        self, rules: TenantRules, clock: Callable[[], float] = time.monotonic, max_unknown: int = _MAX_UNKNOWN
+        self,
+        rules: TenantRules,
+        counts: Callable[[str], TenantCounts],
+        clock: Callable[[], float] = time.monotonic,
+        max_unknown: int = _MAX_UNKNOWN,
     ) -> None:
-        """``max_unknown`` names without an entry have a bucket of their own at a time, all further ones share one."""
+        """``counts`` gives the counters of a tenant that has an entry, or of all others (``OTHERS``).
+
+        ``max_unknown`` names without an entry have a bucket of their own at a time, all further ones share one.
+        """
         self.rules = rules
         self.header = rules.header
         self._clock = clock
@@ -154,7 +168,7 @@ class Tenants:
         self._unknown: OrderedDict[str, TokenBucket] = OrderedDict()
         self._crowd = TokenBucket(rules.default.rate, now)
         self._highest = rules.highest
-        self.counts = {name: TenantCount() for name in (*rules.named, OTHERS)}
+        self._counts = {name: counts(name) for name in (*rules.named, OTHERS)}
 
     @property
     def tracked(self) -> int:
@@ -169,15 +183,15 @@ class Tenants:
         """
         name = value[:MAX_NAME] if not self.rules.claim else _claimed(value, self.rules.claim)[:MAX_NAME]
         share = self.rules.named.get(name)
-        count = self.counts[OTHERS if share is None else name]
+        count = self._counts[OTHERS if share is None else name]
         bucket = self._bucket(name, share)
         wait = 0.0 if bucket is None else bucket.take(self._clock())
         if wait > 0:
-            count.limited += 1
+            count.limited.add()
             raise RequestFailure(
                 HTTPStatus.TOO_MANY_REQUESTS, "the tenant's rate of requests is used up", max(1, math.ceil(wait))
             )
-        count.admitted += 1
+        count.admitted.add()
         return 1.0 - (share or self.rules.default).priority / self._highest
 
     def _bucket(self, name: str, share: Share | None) -> TokenBucket | None:

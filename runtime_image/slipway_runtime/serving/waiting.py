@@ -1,19 +1,37 @@
-"""The queue in front of the model: jobs by priority, then by arrival, grouped by what may run together."""
+"""The queue in front of the model: the most urgent job first, grouped by what may run together. Pure.
+
+A job's urgency is the time of its arrival plus its lag: the seconds by which it lets more important ones that come
+later go first. Lags are bounded, so that whatever waits is the most urgent one some day: nothing starves.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
 from slipway_runtime.serving.job import GroupKey, Job, JobState
 
-_LAST = 2**64
-"""Level of jobs without a priority."""
+TENANT_LAG = 4.0
+"""Seconds by which a tenant of the lowest priority lets one of the highest go first."""
+REQUEST_LAG = 2.0
+"""Seconds by which a request without a priority lets one of its tenant with priority 1 go first."""
+_PRIORITIES = 16
+"""Priorities above are as one: each is a level of its own here, and clients choose them."""
+
+
+def lag_of(priority: int, tenant_lag: float = 0.0) -> float:
+    """Seconds of lag of a request with the protocol's ``priority``: 1 goes first, then 2 and so on, 0 goes last.
+
+    ``tenant_lag`` is between 0, for the most important tenant, and 1.
+    """
+    own = REQUEST_LAG if priority == 0 else REQUEST_LAG / 2 * (1.0 - 1.0 / min(priority, _PRIORITIES))
+    return own + TENANT_LAG * tenant_lag
 
 
 @dataclass(slots=True)
 class _Group:
-    """Jobs that may run together, with the numbers of those still waiting."""
+    """Jobs of one lag that may run together, with the numbers of those still waiting."""
 
     line: deque[Job] = field(default_factory=deque)
     jobs: int = 0
@@ -24,21 +42,20 @@ class WaitingLine:
     """Jobs not started yet. Finished ones (cancelled, timed out) are skipped, not searched for."""
 
     def __init__(self) -> None:
-        self._arrivals: dict[int, deque[Job]] = {}
-        """By level: the lower one goes first."""
-        self._groups: dict[tuple[int, GroupKey], _Group] = {}
+        self._arrivals: dict[float, deque[Job]] = {}
+        """By lag; in each line the first is the most urgent."""
+        self._groups: dict[GroupKey, dict[float, _Group]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, job: Job) -> None:
-        """Put a job at the end."""
+        """Put a job at the end of those of its lag."""
         self._count += 1
-        level = _level(job)
-        self._arrivals.setdefault(level, deque()).append(job)
+        self._arrivals.setdefault(job.lag, deque()).append(job)
         if job.key is not None:
-            group = self._groups.setdefault((level, job.key), _Group())
+            group = self._groups.setdefault(job.key, {}).setdefault(job.lag, _Group())
             group.line.append(job)
             group.jobs += 1
             group.rows += job.rows
@@ -48,52 +65,54 @@ class WaitingLine:
         self._count -= 1
         if job.key is None:
             return
-        place = _level(job), job.key
-        group = self._groups[place]
+        lags = self._groups[job.key]
+        group = lags[job.lag]
         group.jobs -= 1
         group.rows -= job.rows
-        # Shapes are the client's choice: empty groups must not pile up.
+        # Shapes and priorities are the client's choice: empty groups must not pile up.
         if group.jobs == 0:
-            del self._groups[place]
+            del lags[job.lag]
+            if not lags:
+                del self._groups[job.key]
 
     def oldest(self) -> Job | None:
-        """The job that has waited longest, of those that go first."""
-        for level in sorted(self._arrivals):
-            arrivals = self._arrivals[level]
+        """The most urgent job."""
+        best: Job | None = None
+        urgency = math.inf
+        for lag, arrivals in list(self._arrivals.items()):
             while arrivals and arrivals[0].state is not JobState.QUEUED:
                 arrivals.popleft()
-            if arrivals:
-                return arrivals[0]
-            # Levels are the client's choice as well.
-            del self._arrivals[level]
-        return None
+            if not arrivals:
+                del self._arrivals[lag]
+            elif arrivals[0].arrived + lag < urgency:
+                best, urgency = arrivals[0], arrivals[0].arrived + lag
+        return best
 
     def beside(self, job: Job) -> tuple[int, int]:
         """Jobs and rows waiting in the group of a waiting ``job``, itself included."""
         if job.key is None:
             return 1, job.rows
-        group = self._groups[_level(job), job.key]
-        return group.jobs, group.rows
+        lags = self._groups[job.key].values()
+        return sum(group.jobs for group in lags), sum(group.rows for group in lags)
 
-    def take(self, max_rows: int) -> list[Job]:
-        """The next batch: the oldest job and, as far as ``max_rows`` allows, those of its group behind it."""
-        first = self.oldest()
-        if first is None:
-            return []
-        if first.key is None:
-            return [self._start(first)]
-        line = self._groups[_level(first), first.key].line
+    def take(self, max_rows: int, start_by: float = -math.inf) -> tuple[list[Job], list[Job]]:
+        """The next batch in the order of urgency: the most urgent job and, as far as ``max_rows`` allows, those of its
+        group; and the jobs met on the way whose deadline is before ``start_by``. All of them have left the line.
+        """
         batch: list[Job] = []
+        late: list[Job] = []
+        job = self.oldest()
         rows = 0
-        while line:
-            job = line[0]
-            if job.state is JobState.QUEUED:
-                if batch and rows + job.rows > max_rows:
-                    break
-                batch.append(self._start(job))
+        while job is not None and (not batch or rows + job.rows <= max_rows):
+            self.remove(job)
+            job.state = JobState.RUNNING
+            if job.deadline < start_by:
+                late.append(job)
+            else:
+                batch.append(job)
                 rows += job.rows
-            line.popleft()
-        return batch
+            job = self._next_of(batch[0].key) if batch else self.oldest()
+        return batch, late
 
     def drain(self) -> list[Job]:
         """All waiting jobs; the line is empty afterwards."""
@@ -103,11 +122,16 @@ class WaitingLine:
         self._count = 0
         return jobs
 
-    def _start(self, job: Job) -> Job:
-        self.remove(job)
-        job.state = JobState.RUNNING
-        return job
-
-
-def _level(job: Job) -> int:
-    return job.request.priority or _LAST
+    def _next_of(self, key: GroupKey | None) -> Job | None:
+        if key is None:
+            return None
+        best: Job | None = None
+        urgency = math.inf
+        for lag, group in self._groups.get(key, {}).items():
+            # A group has waiting jobs, or it would be gone: those before them have left.
+            while group.line[0].state is not JobState.QUEUED:
+                group.line.popleft()
+            job = group.line[0]
+            if job.arrived + lag < urgency:
+                best, urgency = job, job.arrived + lag
+        return best

@@ -53,13 +53,15 @@ class Signature:
 
     ``batched`` says that dimension 0 of every tensor counts independent rows, so that requests can be
     run together. An ``open`` signature knows input names only: datatypes and shapes were neither
-    declared nor found out, and the model itself judges them.
+    declared nor found out, and the model itself judges them. A model that ``streams`` answers in any number of parts
+    (``decoupled`` in the protocol's words), and is not batched.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     batched: bool
     open: bool = False
+    streams: bool = False
 
     def input(self, name: str) -> TensorSpec | None:
         """The input of that name."""
