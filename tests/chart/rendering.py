@@ -61,6 +61,26 @@ MATRIX: Mapping[str, Mapping[str, Any]] = {
     "rights from elsewhere": {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "ours"}},
     "no aggregation": {"rbac": {"aggregate": False}},
     "openshift": {"runAsUser": None},
+    "page for port-forwards": {"web": {"enabled": True}},
+    "page and notifications": {
+        "web": {"enabled": True, "expose": True, "hosts": ["slipway.example"]},
+        "clusterName": "berlin",
+        "notifications": [
+            {"name": "ops", "type": "slack", "urlSecret": {"name": "chat", "key": "url"}, "events": ["RolledBack"]},
+            {
+                "name": "pipeline",
+                "type": "webhook",
+                "url": "https://events.ci.svc:8443/slipway",
+                "tokenSecret": {"name": "ci", "key": "token"},
+                "namespaces": ["nlp"],
+            },
+        ],
+        "networkPolicy": {
+            "enabled": True,
+            "readers": [{"podSelector": {"matchLabels": {"app": "oauth2-proxy"}}}],
+            "receiverPorts": [8443],
+        },
+    },
     "another name": {"fullnameOverride": "models-operator", "affinity": {"nodeAffinity": {}}},
 }
 

@@ -62,6 +62,12 @@ def test_model_pods_are_restricted() -> None:
         ({"monitoring": {"operator": "Both"}}, "/monitoring/operator"),
         ({"istio": {"enable": True}}, "enable"),
         ({"log": {"level": "loud"}}, "/log/level"),
+        ({"web": {"hosts": ["http://slipway.example"]}}, "/web/hosts/0"),
+        ({"notifications": [{"name": "a", "type": "slack"}]}, "/notifications/0"),
+        ({"notifications": [{"name": "a", "type": "mail", "url": "http://a/"}]}, "/notifications/0/type"),
+        ({"notifications": [{"name": "../a", "type": "slack", "url": "http://a/"}]}, "/notifications/0/name"),
+        ({"notifications": [{"name": "a", "type": "slack", "url": "file:///a"}]}, "/notifications/0/url"),
+        ({"notifications": [{"name": "a", "type": "slack", "url": "http://a/", "events": ["x"]}]}, "/events/0"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(values: dict[str, Any], where: str) -> None:

@@ -52,6 +52,35 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- join "," $apis | default "none" -}}
 {{- end -}}
 
+{{/* The receivers as the operator reads them: Secrets are files there. */}}
+{{- define "slipway.receivers" -}}
+{{- $receivers := list -}}
+{{- range .Values.notifications -}}
+{{- $receiver := omit . "urlSecret" "tokenSecret" -}}
+{{- if .urlSecret }}{{ $receiver = set $receiver "urlFile" (printf "/etc/slipway/notifications/%s/url" .name) }}{{ end -}}
+{{- if .tokenSecret }}{{ $receiver = set $receiver "tokenFile" (printf "/etc/slipway/notifications/%s/token" .name) }}{{ end -}}
+{{- $receivers = append $receivers $receiver -}}
+{{- end -}}
+{{- toJson $receivers -}}
+{{- end -}}
+
+{{/* Sources of a projected volume. Optional, so that a Secret that is not there keeps no operator from starting. */}}
+{{- define "slipway.receiverSecrets" -}}
+{{- range .Values.notifications }}
+{{- $name := .name }}
+{{- range $file, $secret := dict "url" .urlSecret "token" .tokenSecret }}
+{{- if $secret }}
+- secret:
+    name: {{ $secret.name }}
+    optional: true
+    items:
+      - key: {{ $secret.key }}
+        path: {{ $name }}/{{ $file }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Rights in every namespace that is worked in. tests/chart compares them with what the operator calls. */}}
 {{- define "slipway.rules" -}}
 - apiGroups: [slipway.dev]
