@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import NoReturn
 
 from slipway_runtime import __version__, journal
 from slipway_runtime.artefact.digest import digest_of, folder_lines
+from slipway_runtime.processes.group import WORKER_VARIABLE
+from slipway_runtime.processes.options import checked, run_supervised
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
 from slipway_runtime.repository import arguments
 from slipway_runtime.settings import (
@@ -24,6 +27,7 @@ from slipway_runtime.settings import (
     Warmup,
     parse_duration,
 )
+from slipway_runtime.telemetry import options as telemetry
 
 
 class _Parser(argparse.ArgumentParser):
@@ -119,6 +123,10 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")
     serve.add_argument("--grace", type=_seconds, default=listener.grace, help="longest drain after SIGTERM")
     serve.add_argument("--pre-stop", type=_seconds, default=listener.pre_stop, help="serve on so long after SIGTERM")
+    serve.add_argument("--processes", type=_whole(1), default=1, help="that share the ports and the work; CPU only")
+    serve.add_argument("--max-connections", type=_whole(0), default=0, help="HTTP, per process; 0: the system's limit")
+    serve.add_argument("--keepalive-requests", type=_whole(0), default=0, help="on one HTTP connection; 0: no limit")
+    telemetry.add_arguments(serve)
 
 
 def _add_fetch(fetch: argparse.ArgumentParser) -> None:
@@ -196,6 +204,10 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
         warmup=Warmup(given.warmup_requests, given.warmup_file),
         listener=Listener(given.host, given.http_port, given.grpc_port, given.grace, given.pre_stop),
         shadow_file=given.shadow_file,
+        telemetry=telemetry.settings_of(given),
+        processes=given.processes,
+        max_connections=given.max_connections,
+        keepalive_requests=given.keepalive_requests,
     )
 
 
@@ -212,7 +224,9 @@ def main(words: Sequence[str] | None = None) -> int:
             from slipway_runtime.export import commands
 
             return commands.run_export(given) if given.command == "export" else commands.run_verify(given)
-        settings = _settings(given)
+        settings = checked(_settings(given))
+        if settings.processes > 1 and WORKER_VARIABLE not in os.environ:
+            return run_supervised(sys.argv[1:] if words is None else words, settings)
     except Refusal as refusal:
         write_termination_message(refusal)
         journal.record("refused", "error", reason=refusal.reason, text=refusal.text, code=int(refusal.code))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
 import orjson
 
-from slipway_runtime.telemetry.watch import CURRENT
+from slipway_runtime.telemetry.watch import CURRENT, Watch
 
 Level = Literal["info", "warning", "error"]
 
@@ -29,6 +30,23 @@ def want(levels: Callable[[str], bool] | None) -> None:
     """Write only lines of levels for which ``levels`` is true; errors are written whatever it says."""
     global _wanted  # noqa: PLW0603 - one log per process, as there is one standard error
     _wanted = levels or _everything
+
+
+@contextmanager
+def about(watches: Sequence[Watch]) -> Iterator[None]:
+    """Lines written inside, on this thread, name these requests."""
+    if not watches:
+        yield
+        return
+    token = SUBJECT.set(
+        watches[0].subject
+        if len(watches) == 1
+        else {f"{name}s": [watch.subject[name] for watch in watches] for name in watches[0].subject}
+    )
+    try:
+        yield
+    finally:
+        SUBJECT.reset(token)
 
 
 def record(event: str, level: Level = "info", **fields: object) -> None:

@@ -14,11 +14,15 @@ from functools import partial
 import uvloop
 
 from slipway_runtime import journal
-from slipway_runtime.http.connection import Bounds
+from slipway_runtime.http.connection import Bounds, Handler
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.http.listener import HttpListener
+from slipway_runtime.http.observing import ObservedHandler
 from slipway_runtime.http.routes import Router
 from slipway_runtime.metrics.admission import tenant_counters
+from slipway_runtime.metrics.gpu import GpuWatch
+from slipway_runtime.metrics.sheet import Sheet
+from slipway_runtime.processes.group import Membership, membership
 from slipway_runtime.processors import limit_threads
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
 from slipway_runtime.repository.control import ModelControl
@@ -32,15 +36,21 @@ from slipway_runtime.serving.tenants import Tenants
 from slipway_runtime.settings import ServeSettings
 from slipway_runtime.shadow.config import ShadowFile
 from slipway_runtime.shadow.repeater import Repeater
+from slipway_runtime.telemetry.assembly import observer_of
+from slipway_runtime.telemetry.observer import Observer
+from slipway_runtime.telemetry.switches import Switches
+from slipway_runtime.telemetry.ticker import Ticker
 
 _POLL_SECONDS = 0.02
+# For what is still to be told when everything else has ended: a log that is not read, a collector that is away.
+_FLUSH_SECONDS = 2.0
 
 
 def run(settings: ServeSettings) -> ExitCode:
     """Serve until SIGTERM. Gives the exit code; a refusal is logged and left as termination message."""
     threads = limit_threads()
     try:
-        code = uvloop.run(Server(settings, threads).run())
+        code = uvloop.run(Server(settings, threads, membership()).run())
     except Refusal as refusal:
         write_termination_message(refusal)
         journal.record("refused", "error", reason=refusal.reason, text=refusal.text, code=int(refusal.code))
@@ -54,7 +64,9 @@ def run(settings: ServeSettings) -> ExitCode:
 class Server:
     """One process and its models."""
 
-    def __init__(self, settings: ServeSettings, threads: int) -> None:
+    def __init__(self, settings: ServeSettings, threads: int, member: Membership | None = None) -> None:
+        """``member``: which of several processes of the server this one is."""
+        self._member = member
         self._settings = settings
         self._threads = threads
         self._stopping = asyncio.Event()
@@ -67,22 +79,38 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        repository = Repository(allow_empty=settings.repository.allow_no_models)
+        member = self._member
+        sheet = Sheet() if member is None else member.sheet
+        switches, observer = self._telemetry(sheet)
+        repository = Repository(
+            allow_empty=settings.repository.allow_no_models,
+            sheet=sheet,
+            complete=None if member is None else lambda: member.board.complete,
+        )
         control = ModelControl(repository, settings, self._threads, self._device_lost)
         control.announce()
         repeater = self._repeater(repository)
         tenants = None
         if settings.tenants is not None:
             tenants = Tenants(settings.tenants, partial(tenant_counters, repository.accounts.sheet))
-        memory = ByteBudget(settings.limits.max_inflight_bytes)
+        memory = ByteBudget(settings.limits.max_inflight_bytes // settings.processes)
         endpoint = InferenceEndpoint(settings.limits.max_request_bytes, repeater, tenants, memory)
-        service = RpcService(repository, RpcInference(repository, repeater, tenants, memory), control)
-        rpc = RpcListener(service, settings.limits.max_request_bytes)
-        router = Router(repository, endpoint, control)
-        listener = HttpListener(router, Bounds(settings.limits.max_request_bytes, memory=memory))
-        await self._listen(listener, rpc)
+        service = RpcService(repository, RpcInference(repository, repeater, tenants, memory), control, switches)
+        shared = member is not None
+        rpc = RpcListener(service, settings.limits.max_request_bytes, observer=observer, shared=shared)
+        router: Handler = Router(repository, endpoint, control, switches)
+        router = router if observer is None else ObservedHandler(router, observer)
+        listener = HttpListener(router, self._bounds(memory), shared=shared)
+        # A worker opens its ports when it can serve: connections go to those that can, and are not spread over all.
+        if not shared:
+            await self._listen(listener, rpc)
+        gpus = GpuWatch(sheet)
+        ticker = Ticker(self._ticks(repository, observer, gpus))
         try:
             if await self._load(control):
+                if member is not None:
+                    await self._listen(listener, rpc)
+                    member.announce()
                 await self._stopping.wait()
             if self._lost is not None:
                 raise Refusal("DeviceFailed", str(self._lost).partition("\n")[0], ExitCode.INTERNAL)
@@ -95,7 +123,42 @@ class Server:
             endpoint.close()
             if repeater is not None:
                 await repeater.close()
+            gpus.close()
+            ticker.close()
+            if observer is not None:
+                await asyncio.to_thread(observer.close, _FLUSH_SECONDS)
         return ExitCode.OK
+
+    def _telemetry(self, sheet: Sheet) -> tuple[Switches, Observer | None]:
+        """What may be changed about it, and who tells. Raises Refusal."""
+        settings = self._settings
+        told = settings.telemetry
+        board = None if self._member is None else self._member.board.cells
+        switches = Switches(board, traceable=bool(told.trace_endpoint), loggable=told.access_log)
+        if self._member is None or not self._member.board.complete:
+            switches.reset(told.trace_sample_ratio, access_log=told.access_log)
+        journal.want(switches.logs)
+        name = settings.models[0].name if len(settings.models) == 1 else "slipway-runtime"
+        tenant_header = "" if settings.tenants is None else settings.tenants.header
+        return switches, observer_of(told, switches, sheet, name, tenant_header)
+
+    def _bounds(self, memory: ByteBudget) -> Bounds:
+        settings = self._settings
+        return Bounds(
+            settings.limits.max_request_bytes,
+            max_connections=settings.max_connections,
+            max_requests=settings.keepalive_requests,
+            memory=memory,
+        )
+
+    def _ticks(self, repository: Repository, observer: Observer | None, gpus: GpuWatch) -> list[Callable[[], None]]:
+        """What is brought up to date every second, for those who read the metrics from another process."""
+        services = repository.services
+        ticks: list[Callable[[], None]] = [
+            lambda: repository.accounts.publish(services()),
+            lambda: gpus.tick(any(one.model is not None and one.model.on_accelerator for one in services())),
+        ]
+        return ticks if observer is None else [*ticks, observer.publish]
 
     def _repeater(self, repository: Repository) -> Repeater | None:
         """Only a server of one model that stays repeats requests."""

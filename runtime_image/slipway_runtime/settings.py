@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from slipway_runtime.serving.tenants import TenantRules
+from slipway_runtime.telemetry.options import TelemetrySettings
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
@@ -182,3 +183,10 @@ class ServeSettings:
     shadow_file: Path | None = None
     """JSON file that says where to live requests are repeated; it may appear later."""
     tenants: TenantRules | None = None
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    processes: int = 1
+    """How many processes share the ports."""
+    max_connections: int = 0
+    """Of HTTP clients at once, for each process; 0: as many as the system allows."""
+    keepalive_requests: int = 0
+    """Requests on one HTTP connection; 0: no limit."""

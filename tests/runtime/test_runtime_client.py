@@ -200,7 +200,8 @@ def test_what_is_not_offered_says_so(client: triton.InferenceServerClient) -> No
         lambda: client.register_system_shared_memory("r", "/r", 8),
         lambda: client.unregister_cuda_shared_memory(),
         lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
-        lambda: client.update_log_settings({"log_info": False}),
+        lambda: client.update_log_settings({"log_error": False}),
+        lambda: client.update_log_settings({"log_verbose_level": 1}),
     ]
     for call in calls:
         with pytest.raises(InferenceServerException) as caught:

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 import httptools
 
 from slipway_runtime.http.exchange import Exchange, render, render_parts
+from slipway_runtime.protocol.answer import failure_answer
 from slipway_runtime.protocol.failures import RequestFailure, invalid, too_large
 from slipway_runtime.serving.budget import ByteBudget
 
@@ -354,6 +355,21 @@ class Connection(asyncio.Protocol):
             self._close_at = time.monotonic() + self._bounds.linger
         else:
             self._transport.close()
+
+
+class Refusing(asyncio.Protocol):
+    """A connection of which there are too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say so, and close."""
+        answer = failure_answer(RequestFailure(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections", retry_after=1))
+        stream = cast(asyncio.Transport, transport)
+        stream.writelines(render(Exchange(time.monotonic(), _nothing), answer, close=True))
+        stream.close()
+
+
+def _nothing() -> None:
+    """What is done when an answer that was sent already is there."""
 
 
 def _text_of(address: object) -> str:

@@ -107,7 +107,8 @@ class InferenceEndpoint:
 
     def defect(self, exchange: Exchange, error: Exception) -> None:
         """Answer where something of ours went wrong."""
-        journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
+        with journal.about(() if exchange.watch is None else (exchange.watch,)):
+            journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
         failure = RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error of the server")
         self.finish(exchange, failure_answer(failure))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, unquote
@@ -18,16 +18,14 @@ from slipway_runtime.metrics.exposition import CONTENT_TYPE
 from slipway_runtime.protocol.answer import Answer, failure_answer, json_answer
 from slipway_runtime.protocol.failures import RequestFailure, forbidden, invalid, not_found, unavailable, unsupported
 from slipway_runtime.protocol.metadata import (
-    LOG_SETTINGS,
-    TRACE_SETTINGS,
     model_config,
     model_metadata,
-    refuse_changes,
     server_metadata,
 )
 from slipway_runtime.repository.control import ModelControl
 from slipway_runtime.repository.repository import Repository
 from slipway_runtime.serving.service import ModelService
+from slipway_runtime.telemetry.switches import Switches
 
 _READ = ("GET", "HEAD")
 _UNREADY = Answer(HTTPStatus.BAD_REQUEST)
@@ -39,9 +37,14 @@ class Router:
     """Answers everything but inference by itself; hands inference to its endpoint."""
 
     def __init__(
-        self, repository: Repository, inference: InferenceEndpoint, control: ModelControl | None = None
+        self,
+        repository: Repository,
+        inference: InferenceEndpoint,
+        control: ModelControl | None = None,
+        switches: Switches | None = None,
     ) -> None:
-        """Without ``control``, models stay what they are."""
+        """Without ``control``, models stay what they are; without ``switches``, nothing is traced."""
+        self._switches = switches or Switches()
         self._repository = repository
         self._inference = inference
         self._generation = GenerationEndpoint(inference)
@@ -84,11 +87,11 @@ class Router:
             case ["v2", "models", model, "versions", version, "infer"]:
                 self._infer(exchange, model, version)
                 return
-            case ["v2", "models", model, "generate" | "generate_stream" as action]:
-                self._infer(exchange, model, None, action)
+            case ["v2", "models", model, "generate" | "generate_stream" as form]:
+                self._infer(exchange, model, None, form)
                 return
-            case ["v2", "models", model, "versions", version, "generate" | "generate_stream" as action]:
-                self._infer(exchange, model, version, action)
+            case ["v2", "models", model, "versions", version, "generate" | "generate_stream" as form]:
+                self._infer(exchange, model, version, form)
                 return
         if exchange.rejection is not None:
             raise exchange.rejection
@@ -98,7 +101,7 @@ class Router:
             case _:
                 exchange.respond(self._answer(exchange, parts))
 
-    def _infer(self, exchange: Exchange, model: str, version: str | None, action: str = "infer") -> None:
+    def _infer(self, exchange: Exchange, model: str, version: str | None, form: str = "infer") -> None:
         if exchange.rejection is not None and not self._repository.places(model):
             raise exchange.rejection
         service = self._repository.find(model)
@@ -108,10 +111,10 @@ class Router:
             service = self._repository.find(model, version)
         except RequestFailure as failure:
             exchange.rejection = exchange.rejection or failure
-        if action == "infer":
+        if form == "infer":
             self._inference.handle(exchange, service)
         else:
-            self._generation.handle(exchange, service, events=action == "generate_stream")
+            self._generation.handle(exchange, service, events=form == "generate_stream")
 
     def _answer(self, exchange: Exchange, parts: list[str]) -> Answer:
         match parts:
@@ -143,9 +146,9 @@ class Router:
                 _allow(exchange, *_READ)
                 return json_answer([])
             case ["v2", "trace", "setting"] | ["v2", "models", _, "trace", "setting"]:
-                return self._settings(exchange, TRACE_SETTINGS)
+                return self._settings(exchange, self._switches.trace_settings, self._switches.change_tracing)
             case ["v2", "logging"]:
-                return self._settings(exchange, LOG_SETTINGS)
+                return self._settings(exchange, self._switches.log_settings, self._switches.change_logging)
             case ["v2", kind, *_] if kind in _SHARED_MEMORY:
                 raise unsupported(f"'{kind}' is not offered by this server")
         raise not_found("there is nothing at this path")
@@ -163,11 +166,13 @@ class Router:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _settings(self, exchange: Exchange, settings: Mapping[str, Any]) -> Answer:
+    def _settings(
+        self, exchange: Exchange, read: Callable[[], dict[str, Any]], change: Callable[[Mapping[str, Any]], None]
+    ) -> Answer:
         _allow(exchange, *_READ, "POST")
         if exchange.method == "POST":
-            refuse_changes(settings, _object(exchange))
-        return json_answer(settings)
+            change(_object(exchange))
+        return json_answer(read())
 
     def _model(self, model: str, version: str | None, rest: list[str]) -> Answer:
         if rest == ["ready"]:

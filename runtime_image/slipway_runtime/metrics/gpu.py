@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from slipway_runtime.metrics.exposition import Registry, Value
@@ -67,7 +68,7 @@ def torch_devices() -> list[Device]:
         if torch.cuda.memory_reserved(index):
             uuid = str(torch.cuda.get_device_properties(index).uuid)
             uuid = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-            found.append(Device(index, uuid, lambda index=index: float(torch.cuda.memory_reserved(index))))
+            found.append(Device(index, uuid, partial(torch.cuda.memory_reserved, index)))
     return found
 
 
@@ -135,10 +136,32 @@ def _series(registry: Registry) -> _DeviceSeries:
     return series
 
 
-def watch_gpus(sheet: Sheet, nvml: Nvml | None, devices: Sequence[Device]) -> GpuMetrics | None:
-    """Series of the devices, if there are any and there is a driver to ask."""
-    if nvml is None or not devices:
-        return None
-    metrics = GpuMetrics(nvml, devices, sheet)
-    metrics.start()
-    return metrics
+class GpuWatch:
+    """Begins to ask as soon as a model is on a GPU, if there is a driver to ask."""
+
+    def __init__(
+        self,
+        sheet: Sheet,
+        driver: Callable[[], Nvml | None] = driver,
+        devices: Callable[[], list[Device]] = torch_devices,
+    ) -> None:
+        self._sheet = sheet
+        self._driver = driver
+        self._devices = devices
+        self._begun = False
+        self._metrics: GpuMetrics | None = None
+
+    def tick(self, accelerated: bool) -> None:
+        """Called every second; ``accelerated``: a model is on a GPU."""
+        if self._begun or not accelerated:
+            return
+        self._begun = True
+        nvml = self._driver()
+        if nvml is not None:
+            self._metrics = GpuMetrics(nvml, self._devices(), self._sheet)
+            self._metrics.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._metrics is not None:
+            self._metrics.close()

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from slipway_runtime import __version__
 from slipway_runtime.models.model import Model
-from slipway_runtime.protocol.failures import invalid, unsupported
 from slipway_runtime.tensors.tensor import TensorSpec
 
 _MICROSECONDS = 1_000_000
-TRACE_SETTINGS = {
-    "trace_file": "",
-    "trace_level": ["OFF"],
-    "trace_rate": "1000",
-    "trace_count": "-1",
-    "log_frequency": "0",
-    "trace_mode": "triton",
-}
-"""What clients of the trace extension are told: there are no such traces."""
-LOG_SETTINGS = {
-    "log_file": "",
-    "log_info": True,
-    "log_warning": True,
-    "log_error": True,
-    "log_verbose_level": 0,
-    "log_format": "default",
-}
-"""What clients of the logging extension are told."""
 _EXTENSIONS = [
     "binary_tensor_data",
     "classification",
@@ -60,9 +41,7 @@ def model_metadata(name: str, versions: Sequence[str], model: Model, sha256: str
     }
 
 
-def model_config(
-    name: str, model: Model, max_batch_size: int, max_delay: float, instances: int = 1
-) -> dict[str, Any]:
+def model_config(name: str, model: Model, max_batch_size: int, max_delay: float, instances: int = 1) -> dict[str, Any]:
     """``GET /v2/models/M/config``: with batching, ``dims`` leave the batch dimension out (Triton's rule)."""
     batched = model.signature.batched
     config: dict[str, Any] = {
@@ -87,14 +66,3 @@ def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
     datatype = "STRING" if spec.datatype == "BYTES" else spec.datatype
     dims = spec.shape[1:] if batched else spec.shape
     return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": list(dims)}
-
-
-def refuse_changes(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Settings can be read. Raises RequestFailure: 501 for a change, 400 for a setting that does not exist."""
-    for name, value in wanted.items():
-        if name not in settings:
-            raise invalid(f"there is no setting '{name}'")
-        present = settings[name]
-        given = value if isinstance(value, list) else [value]
-        if value not in (None, [], present) and given != (present if isinstance(present, list) else [present]):
-            raise unsupported(f"'{name}' cannot be changed while the server runs")

@@ -14,8 +14,12 @@ from slipway_runtime.serving.service import ModelService, Phase
 class Repository:
     """Gives the model that serves a name; who changes models is ``ModelControl``."""
 
-    def __init__(self, *, allow_empty: bool = False, sheet: Sheet | None = None) -> None:
-        """``allow_empty``: without any model the server is ready all the same."""
+    def __init__(
+        self, *, allow_empty: bool = False, sheet: Sheet | None = None, complete: Callable[[], bool] | None = None
+    ) -> None:
+        """``allow_empty``: without any model the server is ready all the same; ``complete``: whether all processes
+        that make up the server have been ready."""
+        self._complete = complete
         self.accounts = Accounts(sheet)
         self._allow_empty = allow_empty
         self._places: dict[str, list[Place]] = {}
@@ -97,7 +101,9 @@ class Repository:
 
     @property
     def ready(self) -> bool:
-        """Whether all models that are required are ready, and at least one is there."""
+        """Whether all models that are required are ready, at least one is there, and the server is complete."""
+        if self._complete is not None and not self._complete():
+            return False
         required = [place for place in self.places() if place.required]
         if not required:
             return self._allow_empty or any(place.service.ready for place in self.places())

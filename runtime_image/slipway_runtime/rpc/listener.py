@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import grpc
 
+from slipway_runtime.rpc.observing import ObservingInterceptor
 from slipway_runtime.rpc.service import RpcService
+from slipway_runtime.telemetry.observer import Observer
 
 _UNLIMITED = -1
 # Clients and proxies may ping as often as they like to keep a connection open, also between calls.
@@ -18,13 +20,17 @@ _PINGS = (
 class RpcListener:
     """Takes calls until told to stop, and lets them end."""
 
-    def __init__(self, service: RpcService, max_request_bytes: int) -> None:
+    def __init__(
+        self, service: RpcService, max_request_bytes: int, *, observer: Observer | None = None, shared: bool = False
+    ) -> None:
+        """``shared``: other processes listen on the same port."""
         self._server = grpc.aio.server(
             handlers=service.handlers(),
+            interceptors=() if observer is None else (ObservingInterceptor(observer),),
             options=(
                 ("grpc.max_receive_message_length", max_request_bytes),
                 ("grpc.max_send_message_length", _UNLIMITED),
-                ("grpc.so_reuseport", 0),
+                ("grpc.so_reuseport", int(shared)),
                 *_PINGS,
             ),
         )

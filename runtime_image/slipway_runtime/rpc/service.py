@@ -14,11 +14,8 @@ from slipway_runtime.http.inference import VERSION_HEADER
 from slipway_runtime.models.model import Model
 from slipway_runtime.protocol.failures import RequestFailure, forbidden, not_found, unavailable, unsupported
 from slipway_runtime.protocol.metadata import (
-    LOG_SETTINGS,
-    TRACE_SETTINGS,
     model_config,
     model_metadata,
-    refuse_changes,
     server_metadata,
 )
 from slipway_runtime.repository.control import ModelControl
@@ -29,12 +26,13 @@ from slipway_runtime.rpc.inference import RpcInference
 from slipway_runtime.rpc.requests import model_change, named, settings_of, wants_ready_only
 from slipway_runtime.rpc.wire import number_field
 from slipway_runtime.serving.service import ModelService
+from slipway_runtime.telemetry.switches import Switches
 
 _INFERENCE = "inference.GRPCInferenceService"
 _HEALTH = "grpc.health.v1.Health"
 _SERVING, _NOT_SERVING = 1, 2
 _EMPTY = b""
-_CODES = {
+CODES = {
     HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
     HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
@@ -52,8 +50,15 @@ Answer = Callable[[bytes], bytes]
 class RpcService:
     """Bytes in, bytes out: there are no stubs."""
 
-    def __init__(self, repository: Repository, inference: RpcInference, control: ModelControl | None = None) -> None:
-        """Without ``control``, models stay what they are."""
+    def __init__(
+        self,
+        repository: Repository,
+        inference: RpcInference,
+        control: ModelControl | None = None,
+        switches: Switches | None = None,
+    ) -> None:
+        """Without ``control``, models stay what they are; without ``switches``, nothing is traced."""
+        self._switches = switches or Switches()
         self._control = control
         self._repository = repository
         self._inference = inference
@@ -170,12 +175,12 @@ class RpcService:
         return call
 
     def _trace_settings(self, data: bytes) -> bytes:
-        refuse_changes(TRACE_SETTINGS, settings_of(data))
-        return documents.trace_settings(TRACE_SETTINGS)
+        self._switches.change_tracing(settings_of(data))
+        return documents.trace_settings(self._switches.trace_settings())
 
     def _log_settings(self, data: bytes) -> bytes:
-        refuse_changes(LOG_SETTINGS, settings_of(data))
-        return documents.log_settings(LOG_SETTINGS)
+        self._switches.change_logging(settings_of(data))
+        return documents.log_settings(self._switches.log_settings())
 
     def _health(self, data: bytes) -> bytes:
         name, _ = named(data)
@@ -208,7 +213,7 @@ def _refuse(text: str) -> Answer:
 
 async def _abort(context: Any, failure: RequestFailure) -> bytes:
     """End the call with the failure's code; does not return."""
-    code = _CODES.get(failure.status, grpc.StatusCode.INTERNAL)
+    code = CODES.get(failure.status, grpc.StatusCode.INTERNAL)
     await context.abort(code, failure.text)
     raise AssertionError("abort raises")
 
