@@ -78,6 +78,7 @@ class World:
             recorder=self,
             telemetry=self.telemetry,
             wall=lambda: self.now,
+            clock=lambda: self.now,
         )
 
     def measured(self) -> MetricsView:

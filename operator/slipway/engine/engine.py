@@ -168,6 +168,7 @@ class Engine:
             recorder=self._recorder,
             telemetry=self.telemetry,
             wall=wall,
+            clock=clock,
             witnesses=self._witnesses,
         )
 

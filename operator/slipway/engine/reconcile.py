@@ -7,6 +7,8 @@ next run ends in the same place. A status write that meets a newer object means:
 import functools
 import itertools
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,7 +31,7 @@ from slipway.kube.client import Client
 from slipway.kube.drift import Place
 from slipway.kube.failures import ApiError, ConflictError, NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT
-from slipway.kube.metadata import Key, key_of, uid_of
+from slipway.kube.metadata import Key, key_of, resource_version, uid_of
 from slipway.resources import Identity, RenderOptions, desired
 
 __all__ = ["Decide", "DecisionView", "Outcome", "Reconciler", "Recorder"]
@@ -40,6 +42,8 @@ LOOK_AGAIN = 0.2
 """Seconds until what was just written is looked at: our own writes come back as no event."""
 WAIT_FOR_DELETION = 2.0
 """Seconds until the next look while an object of our name has to disappear."""
+READ_AGAIN = 60.0
+"""Seconds after which a ModelDeployment is read even if no watch has said that it changed: a watch can be deaf."""
 BLOCKED_LOOK = 30.0
 """Seconds until the next look at a conflict or a refused object, whose end may send us no event."""
 
@@ -128,10 +132,11 @@ class Reconciler:
         recorder: Recorder,
         telemetry: Telemetry,
         wall: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
         witnesses: Sequence[Witness] = (),
     ) -> None:
         """``metrics`` gives the newest view by namespace and name, ``want`` is told which expressions the next ones are
-        to answer; ``wall`` gives seconds since the epoch; ``witnesses`` may grow later.
+        to answer; ``wall`` gives seconds since the epoch, ``clock`` runs on; ``witnesses`` may grow later.
         """
         self._client = client
         self._cache = cache
@@ -145,6 +150,8 @@ class Reconciler:
         self._recorder = recorder
         self._telemetry = telemetry
         self._wall = wall
+        self._clock = clock
+        self._read_at: dict[Key, float] = {}
         self._witnesses = witnesses
         self._serial = itertools.count(1)
 
@@ -155,8 +162,9 @@ class Reconciler:
         see; what was written until then is consistent.
         """
         try:
-            raw = await self._client.get(MODEL_DEPLOYMENT, *key)
+            raw = await self._read(key)
         except NotFoundError:
+            self._read_at.pop(key, None)
             self._remarks.forget(key)
             self._applier.forget(key)
             self._want(*key, ())
@@ -172,11 +180,34 @@ class Reconciler:
         }
         token = context.set(fields)
         try:
-            return await self._reconcile(key, raw)
+            outcome = await self._reconcile(key, raw)
+        except BaseException:
+            self._read_at.pop(key, None)
+            raise
         finally:
             context.reset(token)
+        if outcome.result != "ok":
+            self._read_at.pop(key, None)
+        return outcome
 
-    async def _reconcile(self, key: Key, raw: dict[str, Any]) -> Outcome:
+    async def _read(self, key: Key) -> Mapping[str, Any]:
+        """The ModelDeployment: from the API server at first, after a failure and now and then, else from the cache.
+
+        The first read is after the last write of any leader before us. From then on only we write what a decision
+        rests on, and each of our writes is in the cache before the next decision; what people write comes by watch.
+        """
+        known = self._cache.get(MODEL_DEPLOYMENT, key)
+        if known is not None and self._clock() - self._read_at.get(key, -math.inf) < READ_AGAIN:
+            return known
+        raw = await self._client.get(MODEL_DEPLOYMENT, *key)
+        self._cache.put(MODEL_DEPLOYMENT, raw)
+        kept = self._cache.get(MODEL_DEPLOYMENT, key)
+        # After a restore from a backup the cache's copy is the "newer" one: then the cache is not to be believed.
+        if kept is not None and resource_version(kept) == resource_version(raw):
+            self._read_at[key] = self._clock()
+        return raw
+
+    async def _reconcile(self, key: Key, raw: Mapping[str, Any]) -> Outcome:
         observed = await self._observer.observe(raw)
         now, metrics = self._wall(), self._metrics(*key)
         decision = self._decide(raw, observed, metrics, now)
