@@ -1,0 +1,279 @@
+"""The phases of the measurement, one after the other."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.bench.operator_load.bare import copies, create_all, delete_all, family
+from e2e.bench.operator_load.figures import Exposition, Usage, histogram_quantile, usage_of
+from e2e.bench.operator_load.hollow import HollowNode
+from e2e.bench.operator_load.report import Report, Rolling
+from e2e.sandbox.cluster import Cluster
+from e2e.sandbox.controllers.client import MERGE_PATCH, NAMESPACES, ApiClient, Obj, Resource
+from tests.integration.operators import Operator
+from tests.integration.role import objects as rights
+
+__all__ = ["Course", "Plan"]
+
+MODEL_DEPLOYMENTS = Resource("slipway.dev", "v1alpha1", "modeldeployments", "ModelDeployment")
+VIRTUAL_SERVICES = Resource("networking.istio.io", "v1", "virtualservices", "VirtualService")
+PROBED, BARE, LOAD = "probed", "bare", "load"
+"""Namespaces: of the ModelDeployment whose objects are copied, of the bare client, of the load."""
+PATIENCE = 1800.0
+"""Seconds for one phase."""
+QUIET = 5.0
+"""Seconds without a change after which things count as settled."""
+ROLLING = 10
+EDITS = 60
+"""Edits whose way to the VirtualService is timed."""
+EDIT_EVERY = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    objects: int
+    batch: int
+    batches: int
+    idle: float
+    at_once: int
+
+
+def declared(name: str, namespace: str) -> Obj:
+    """A ModelDeployment of three versions, whose rollouts take seconds."""
+    versions = [{"name": f"v{number}", "uri": f"https://models.example.com/v{number}.pt"} for number in (1, 2, 3)]
+    return {
+        "apiVersion": MODEL_DEPLOYMENTS.api_version,
+        "kind": MODEL_DEPLOYMENTS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "versions": versions,
+            "serve": "v1",
+            "runtime": {"resources": {"requests": {"cpu": "1"}}},
+            "traffic": {"settle": "1s"},
+            "rollout": {
+                "steps": [{"weight": 50, "hold": "1s"}],
+                "analysis": {"checks": []},
+                "keepPrevious": "1s",
+                "progressDeadline": "30m",
+            },
+        },
+    }
+
+
+class Course:
+    """One run."""
+
+    def __init__(self, cluster: Cluster, folder: Path, plan: Plan) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._client: ApiClient = cluster.client("bench")
+        flags = ("--prometheus-url", "", "--apis", "istio", "--log-level", "warning", "--tick", "5")
+        self._flags = flags
+        self._operator = Operator(cluster, folder)
+        self._states: dict[str, Obj] = {}
+        self._changed_at = 0.0
+        self._watched: Callable[[Obj], None] = lambda _: None
+
+    async def run(self) -> Report:
+        """All phases."""
+        async with self._client:
+            await self._prepare()
+            template = await self._template()
+            _say(f"one ModelDeployment has {len(template)} objects")
+            report = Report(self._plan.objects, len(template))
+            report.bare = await self._bare(template)
+            _say(f"bare client: {report.bare:.1f} s")
+            async with self._running(LOAD):
+                await self._measure(report)
+        return report
+
+    async def _prepare(self) -> None:
+        for name in (PROBED, BARE, LOAD):
+            await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for obj in rights():
+            group, _, version = obj["apiVersion"].rpartition("/")
+            plural = f"{obj['kind'].lower()}s"
+            await self._client.create(Resource(group, version, plural, obj["kind"], namespaced=False), obj)
+
+    @contextlib.asynccontextmanager
+    async def _running(self, namespace: str) -> AsyncIterator[None]:
+        await self._operator.start(*self._flags, "--namespaces", namespace)
+        try:
+            async with HollowNode(self._client, namespace), asyncio.TaskGroup() as group:
+                watching = group.create_task(self._follow(namespace))
+                yield
+                watching.cancel()
+        finally:
+            await self._operator.stop()
+
+    async def _template(self) -> list[tuple[Resource, Obj]]:
+        """What the operator makes of one ModelDeployment."""
+        async with self._running(PROBED):
+            one = await self._client.create(MODEL_DEPLOYMENTS, declared("probed-0000", PROBED))
+            await self._settled({"probed-0000"}, _served("v1"))
+            made = [(MODEL_DEPLOYMENTS, one), *await family(self._client, PROBED, "probed-0000")]
+            await self._client.delete(MODEL_DEPLOYMENTS, one)
+        return made
+
+    async def _bare(self, template: list[tuple[Resource, Obj]]) -> float:
+        """Seconds that a bare client takes to create the same and to see it ready."""
+        names = [f"bare-{number:04}" for number in range(self._plan.objects)]
+        families = [copies(template, BARE, "probed-0000", name) for name in names]
+        async with HollowNode(self._client, BARE) as node:
+            begun = time.monotonic()
+            await create_all(self._client, families, self._plan.at_once)
+            await _until(lambda: node.ready >= len(names))
+            seconds = time.monotonic() - begun
+        await delete_all(self._client, families, self._plan.at_once)
+        return seconds
+
+    async def _measure(self, report: Report) -> None:
+        names = [f"load-{number:04}" for number in range(self._plan.objects)]
+        before, used = await self._metrics(), self._usage()
+        begun = time.monotonic()
+        await create_all(self._client, [[(MODEL_DEPLOYMENTS, declared(n, LOAD))] for n in names], self._plan.at_once)
+        await self._settled(set(names), _served("v1"))
+        report.converged = time.monotonic() - begun
+        await self._quiet()
+        after = await self._metrics()
+        report.created = after.requests() - before.requests()
+        report.cpu = self._usage().cpu - used.cpu
+        _say(f"operator: {report.converged:.1f} s, {sum(report.created.values())} calls, {self._usage().peak:.0f} MiB")
+        await self._batches(report, names)
+        await self._idle(report)
+        await self._rolling(report, names)
+        report.peak = self._usage().peak
+
+    async def _batches(self, report: Report, names: list[str]) -> None:
+        """Roll all of them out, a batch at a time, to the next version and then to the one after."""
+        size = self._plan.batch
+        for number in range(self._plan.batches):
+            first = number * size % len(names)
+            chosen, version = names[first : first + size], f"v{2 + number * size // len(names) % 2}"
+            begun, before = time.monotonic(), await self._metrics()
+            await self._serve(chosen, version)
+            await self._settled(set(chosen), _served(version))
+            calls = (await self._metrics()).requests() - before.requests()
+            report.batches.append(Rolling(time.monotonic() - begun, sum(calls.values()) / len(chosen)))
+            _say(f"{len(chosen)} rollouts at a time: {report.batches[-1].seconds:.1f} s")
+        await self._quiet()
+
+    async def _idle(self, report: Report) -> None:
+        before, used, begun = await self._metrics(), self._usage(), time.monotonic()
+        await asyncio.sleep(self._plan.idle)
+        minutes = (time.monotonic() - begun) / 60
+        calls = (await self._metrics()).requests() - before.requests()
+        report.idle_reads = sum(count for (method, _), count in calls.items() if method == "GET") / minutes
+        report.idle_writes = sum(count for (method, _), count in calls.items() if method != "GET")
+        report.idle_cpu = (self._usage().cpu - used.cpu) / (60 * minutes)
+        _say(f"idle: {report.idle_reads:.0f} reads a minute, {report.idle_writes} writes")
+
+    async def _rolling(self, report: Report, names: list[str]) -> None:
+        """Ten roll all the time; of the others some are edited, and the way of each edit to its route is timed."""
+        rolling, idle = names[:ROLLING], names[ROLLING : ROLLING + EDITS]
+        before = await self._metrics()
+        async with asyncio.TaskGroup() as group:
+            busy = group.create_task(self._keep_rolling(rolling))
+            await asyncio.sleep(QUIET)
+            report.edits = await self._edit(idle)
+            busy.cancel()
+        after = await self._metrics()
+        name = "slipway_operator_reconcile_duration_seconds"
+        for share in (0.5, 0.99):
+            report.reconciles[share] = histogram_quantile(before.buckets(name), after.buckets(name), share)
+
+    async def _keep_rolling(self, names: Sequence[str]) -> None:
+        served = "v1"
+        while True:
+            await self._serve(names, served)
+            await self._settled(set(names), _served(served))
+            served = "v3" if served == "v1" else "v1"
+
+    async def _edit(self, names: Sequence[str]) -> list[float]:
+        """Seconds from a changed timeout in the spec to the VirtualService that has it, of each name."""
+        wanted = "47s"
+        arrived: dict[str, float] = {}
+        listed = await self._client.list_all(VIRTUAL_SERVICES, namespace=LOAD)
+
+        async def follow() -> None:
+            version = listed["metadata"]["resourceVersion"]
+            async for event in self._client.watch(VIRTUAL_SERVICES, version, namespace=LOAD):
+                obj = event["object"]
+                routes = (obj.get("spec") or {}).get("http") or ()
+                if event["type"] != "BOOKMARK" and any(route.get("timeout") == wanted for route in routes):
+                    arrived.setdefault(obj["metadata"]["name"], time.monotonic())
+
+        following = asyncio.create_task(follow())
+        sent = {}
+        for name in names:
+            sent[name] = time.monotonic()
+            await self._patch(name, {"traffic": {"resilience": {"timeout": wanted}}})
+            await asyncio.sleep(EDIT_EVERY)
+        await _until(lambda: set(sent) <= set(arrived))
+        following.cancel()
+        return [arrived[name] - sent[name] for name in names]
+
+    async def _serve(self, names: Iterable[str], version: str) -> None:
+        for name in names:
+            await self._patch(name, {"serve": version})
+
+    async def _patch(self, name: str, spec: Obj) -> None:
+        path = MODEL_DEPLOYMENTS.path(LOAD, name)
+        await self._client.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
+
+    async def _follow(self, namespace: str) -> None:
+        """Keep the newest state of each ModelDeployment."""
+        listed = await self._client.list_all(MODEL_DEPLOYMENTS, namespace=namespace)
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            async for event in self._client.watch(MODEL_DEPLOYMENTS, version, namespace=namespace):
+                obj = event["object"]
+                version = obj["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    self._states[obj["metadata"]["name"]] = obj
+                    self._changed_at = time.monotonic()
+
+    async def _settled(self, names: set[str], holds: Callable[[Obj], bool]) -> None:
+        await _until(lambda: all(name in self._states and holds(self._states[name]) for name in names))
+
+    async def _quiet(self) -> None:
+        """Until no ModelDeployment has changed for a while."""
+        await _until(lambda: time.monotonic() - self._changed_at > QUIET)
+
+    async def _metrics(self) -> Exposition:
+        return await Exposition.of(f"http://127.0.0.1:{self._operator.port}/metrics")
+
+    def _usage(self) -> Usage:
+        child = self._operator.child
+        if child is None:
+            raise RuntimeError("the operator does not run")
+        return usage_of(child.process.pid)
+
+
+def _served(version: str) -> Callable[[Obj], bool]:
+    """Whether a ModelDeployment is ready with this version, as of its newest generation."""
+
+    def holds(obj: Obj) -> bool:
+        status = obj.get("status") or {}
+        seen = status.get("observedGeneration") == obj["metadata"]["generation"]
+        return seen and (status.get("phase"), status.get("stable")) == ("Ready", version)
+
+    return holds
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.1)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
