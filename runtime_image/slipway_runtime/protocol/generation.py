@@ -70,8 +70,15 @@ def _shape(name: str, value: Any) -> Shape:
 
 
 def _filled(shape: Shape, wanted: Shape) -> Shape:
-    """Dimensions of one in front: a text may be given for an input of rows of texts."""
-    return (1,) * (len(wanted) - len(shape)) + shape
+    """With dimensions of one in front, or else behind: a text, or a list of them, for an input of rows of texts."""
+    ones = (1,) * (len(wanted) - len(shape))
+    behind = shape + ones
+    only_behind = all(map(_fits, wanted, behind)) and not all(map(_fits, wanted, ones + shape))
+    return behind if only_behind else ones + shape
+
+
+def _fits(wanted: int, size: int) -> bool:
+    return wanted in (-1, size)
 
 
 def generate_document(

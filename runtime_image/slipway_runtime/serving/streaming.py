@@ -7,6 +7,7 @@ client has not fetched waits in a small buffer; when that is full the model is n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +57,6 @@ class _Lane:
 class _Slice:
     """What an instance did for a stream in one go."""
 
-    parts: list[Outputs] = field(default_factory=list)
     ended: bool = False
     error: BaseException | None = None
     seconds: float = 0.0
@@ -72,12 +72,16 @@ class Stream:
         self.wait: float | None = None
         self.seconds = 0.0
         self.lane = lane
+        self.loop = asyncio.get_running_loop()
         self.running = False
         self.over = False
         """No part will be added."""
         self.closed = False
         self.notify = notify
         self.buffer: deque[Outputs] = deque()
+        """Filled by the executor's thread."""
+        self.told = True
+        """Whether the event loop is going to look into the buffer."""
         self.iterator: Iterator[Outputs] | None = None
         self.timers: dict[str, asyncio.TimerHandle] = {}
         self._runner = runner
@@ -198,7 +202,8 @@ class StreamRunner:
                 stream.wait = time.monotonic() - stream.arrived
             lane.instance.executor.started()
             model = cast(StreamingModel, lane.instance.model)
-            work = partial(_run_slice, stream, model, stream.room)
+            work = partial(_run_slice, stream, model)
+            stream.told = False
             lane.instance.executor.submit(work, partial(self._ran, stream))
 
     def _ran(self, stream: Stream, done: _Slice | None, error: BaseException | None) -> None:
@@ -207,8 +212,6 @@ class StreamRunner:
         done = done or _Slice(error=error)
         lane.instance.executor.finished(done.seconds)
         stream.seconds += done.seconds
-        if not stream.over:
-            stream.buffer.extend(done.parts)
         if done.error is not None:
             self.end(stream, self._failure_of(done.error, stream.watch))
         elif done.ended and not stream.over:
@@ -257,15 +260,24 @@ def _nobody() -> None:
     """Who is told of a stream whose client left."""
 
 
-def _run_slice(stream: Stream, model: StreamingModel, room: int) -> _Slice:
-    """Fetch up to ``room`` parts; on the executor's thread."""
+def _tell(stream: Stream) -> None:
+    stream.told = False
+    stream.notify()
+
+
+def _run_slice(stream: Stream, model: StreamingModel) -> _Slice:
+    """Fetch parts while there is room and time; on the executor's thread. Each is on its way at once."""
     done = _Slice()
     begun = time.perf_counter()
     try:
         if stream.iterator is None:
             stream.iterator = model.stream(stream.request.inputs)
-        while len(done.parts) < room and not stream.over and time.perf_counter() - begun < _SLICE:
-            done.parts.append(next(stream.iterator))
+        while stream.room > 0 and not stream.over and time.perf_counter() - begun < _SLICE:
+            stream.buffer.append(next(stream.iterator))
+            if not stream.told:
+                stream.told = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    stream.loop.call_soon_threadsafe(_tell, stream)
     except StopIteration:
         done.ended = True
     except BaseException as error:
