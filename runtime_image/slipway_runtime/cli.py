@@ -15,6 +15,7 @@ from slipway_runtime.processes.group import WORKER_VARIABLE
 from slipway_runtime.processes.options import checked, run_supervised
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
 from slipway_runtime.repository import arguments
+from slipway_runtime.serving.tenants import TenantRules, read_rules
 from slipway_runtime.settings import (
     Access,
     Device,
@@ -40,6 +41,13 @@ class _Parser(argparse.ArgumentParser):
 def _seconds(text: str) -> float:
     try:
         return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _tenants(text: str) -> TenantRules:
+    try:
+        return read_rules(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -113,6 +121,10 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-queue", type=_whole(1), default=limits.max_queue, help="requests")
     serve.add_argument("--max-request-bytes", type=_whole(1), default=limits.max_request_bytes)
     serve.add_argument("--max-concurrency", type=_whole(0), default=0, help="requests at once; 0: no limit")
+    serve.add_argument("--max-inflight-bytes", type=_whole(0), default=0, help="bodies in flight; 0: no limit")
+    serve.add_argument("--tenants", type=_tenants, help="JSON, or a file of it: rates and priorities by tenant")
+    serve.add_argument("--cache-bytes", type=_whole(0), default=0, help="answers kept for identical requests; 0: none")
+    serve.add_argument("--cache-ttl", type=_seconds, default=limits.cache_ttl, help="how long an answer is kept")
     serve.add_argument("--warmup-requests", type=_whole(0), default=warmup.requests)
     serve.add_argument("--warmup-file", type=Path, help="JSON list of {request, response}, or a folder of such files")
     serve.add_argument("--inputs", default="", help="declared inputs, JSON list of {name, datatype, shape}")
@@ -200,7 +212,11 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
             max_request_bytes=given.max_request_bytes,
             max_concurrency=given.max_concurrency,
             adaptive=given.adaptive,
+            max_inflight_bytes=given.max_inflight_bytes,
+            cache_bytes=given.cache_bytes,
+            cache_ttl=given.cache_ttl,
         ),
+        tenants=given.tenants,
         warmup=Warmup(given.warmup_requests, given.warmup_file),
         listener=Listener(given.host, given.http_port, given.grpc_port, given.grace, given.pre_stop),
         shadow_file=given.shadow_file,

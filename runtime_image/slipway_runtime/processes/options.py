@@ -24,7 +24,15 @@ def checked(settings: ServeSettings) -> ServeSettings:
         raise Refusal("BadArguments", f"--processes {settings.processes}: {problem}", ExitCode.BAD_ARGUMENTS)
     # Where there is a GPU, `auto` would mean it.
     models = tuple(replace(model, device=Device.CPU) for model in settings.models)
-    return replace(settings, models=models, template=replace(settings.template, device=Device.CPU))
+    count = settings.processes
+    return replace(
+        settings,
+        models=models,
+        template=replace(settings.template, device=Device.CPU),
+        # Every worker keeps its part of what is said of the server.
+        limits=replace(settings.limits, cache_bytes=settings.limits.cache_bytes // count),
+        tenants=None if settings.tenants is None else settings.tenants.shared_by(count),
+    )
 
 
 def run_supervised(words: Sequence[str], settings: ServeSettings) -> int:

@@ -69,6 +69,15 @@ class TenantRules:
         """The highest priority of all shares."""
         return max(share.priority for share in (self.default, *self.named.values()))
 
+    def shared_by(self, count: int) -> TenantRules:
+        """The rules for each of ``count`` servers that have the requests in equal parts."""
+
+        def part(share: Share) -> Share:
+            return Share(share.rate / count, share.priority)
+
+        named = {name: part(share) for name, share in self.named.items()}
+        return TenantRules(self.header, self.claim, part(self.default), named)
+
 
 def read_rules(text: str) -> TenantRules:
     """Rules from JSON text, or from the file of that name. Raises ValueError that says what is wrong."""
