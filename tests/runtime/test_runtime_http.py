@@ -162,7 +162,7 @@ def test_an_upgrade_is_not_taken(server: ServerThread) -> None:
 
 @pytest.mark.parametrize("data", [b"POST /v2", HEAD, HEAD + b"Content-Length: 10\r\n\r\nabc"])
 def test_slow_clients_are_parted_with(server: ServerThread, data: bytes) -> None:
-    assert statuses(talk(server.address, data)) in ([], [408])
+    assert statuses(talk(server.address, data)) == [408]
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
         if "transfer-encoding" in exchange.headers or "," in exchange.headers.get("host", ""):
             _check_framing(exchange)
         if self._parser.get_http_version() not in _VERSIONS:
-            raise RequestFailure(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this server speaks HTTP/1.1 and HTTP/1.0")
+            raise RequestFailure(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this version of HTTP is not supported")
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._bounds.max_body:
             raise too_large(f"the body is larger than {self._bounds.max_body} bytes")

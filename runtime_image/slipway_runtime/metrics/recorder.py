@@ -66,7 +66,7 @@ class ServingMetrics:
             "slipway_model_load_seconds", "Time from start to ready: load and warm-up.", Merge.HIGHEST
         )
         self.ready = self._gauge(
-            "slipway_model_ready", "1 once the model is loaded and warm, 0 before and in drain.", Merge.LOWEST
+            "slipway_model_ready", "1 once the model is loaded and warm, 0 before and in drain.", Merge.HIGHEST
         )
         self._shadow: dict[tuple[str, str, str], Value] = {}
         self.rows = self._counter("slipway_request_rows_total", "Rows of the requests that were executed.")

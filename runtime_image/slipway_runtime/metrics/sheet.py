@@ -33,7 +33,6 @@ class Merge(StrEnum):
 
     SUM = "sum"
     MEAN = "mean"
-    LOWEST = "lowest"
     HIGHEST = "highest"
 
 
@@ -84,8 +83,6 @@ class Series:
                 return [sum(column) for column in columns]
             case Merge.MEAN:
                 return [sum(column) / len(column) for column in columns]
-            case Merge.LOWEST:
-                return [min(column) for column in columns]
             case Merge.HIGHEST:
                 return [max(column) for column in columns]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -62,7 +63,7 @@ class Observer:
         ratio = self._switches.trace_ratio if self._spans is not None else 0.0
         trace = trace_context.begin(get(trace_context.PARENT_HEADER, ""), get(trace_context.STATE_HEADER, ""), ratio)
         given = get(REQUEST_ID_HEADER, "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else trace.trace_id
+        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
         watch = Watch(protocol, method, target, trace, request_id, begun, self._finish)
         watch.received = received
         if self._tenant_header:
