@@ -20,6 +20,8 @@ import uvloop
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _END = b"\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_CHUNKED = 0
 _INFER = "/inference.GRPCInferenceService/ModelInfer"
 _LIMITS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
@@ -71,12 +73,9 @@ class HttpClient(asyncio.Protocol):
             if end < 0:
                 return
             length = _LENGTH.search(self._data, 0, end)
-            if length is None:
-                self._tally.answered(self._begun, "an answer without a length")
-                self._transport.abort()
-                return
-            self._wanted = end + len(_END) + int(length[1])
-        if len(self._data) >= self._wanted:
+            # An answer without a length comes in chunks; no body here has the bytes of the last one in it.
+            self._wanted = _CHUNKED if length is None else end + len(_END) + int(length[1])
+        if len(self._data) >= self._wanted and (self._wanted != _CHUNKED or self._data.endswith(_LAST_CHUNK)):
             good = self._data[9:12] == b"200"
             self._tally.answered(self._begun, "" if good else bytes(self._data[:400]).decode("latin-1"))
             self._data.clear()

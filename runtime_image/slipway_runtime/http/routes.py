@@ -142,9 +142,11 @@ class Router:
             case ["v2", "repository", "index"]:
                 _allow(exchange, "POST")
                 return json_answer(self._repository.index(only_ready=_object(exchange).get("ready") is True))
-            case ["v2", kind, *_, "status"] if kind in _SHARED_MEMORY:
+            case ["v2", kind, "status"] if kind in _SHARED_MEMORY:
                 _allow(exchange, *_READ)
                 return json_answer([])
+            case ["v2", kind, "region", _, "status"] if kind in _SHARED_MEMORY:
+                raise not_found("there is no such region of shared memory")
             case ["v2", "trace", "setting"] | ["v2", "models", _, "trace", "setting"]:
                 return self._settings(exchange, self._switches.trace_settings, self._switches.change_tracing)
             case ["v2", "logging"]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from array import array
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+import msgspec
 import numpy as np
+import orjson
 
 from slipway_runtime.protocol.failures import invalid
 from slipway_runtime.tensors.datatypes import Datatype
@@ -14,6 +18,47 @@ from slipway_runtime.tensors.tensor import Array, Shape
 
 _INTEGERS = "iu"
 _NUMBERS = "iuf"
+_KINDS = {Datatype.BYTES: str, Datatype.BOOL: bool}
+"""What is no number."""
+_FLAT_FLOATS = msgspec.json.Decoder(list[float])
+# Deeper lists are read as they come.
+_DEEPEST = 8
+
+
+def decode_text(name: str, datatype: Datatype, shape: Shape, text: msgspec.Raw) -> Array:
+    """The tensor that a JSON text describes; see ``decode_json``.
+
+    Values of one type, in a flat list or in lists as deep as the shape, are read at once, each checked by the parser.
+    """
+    for decoder in _decoders(datatype, len(shape)):
+        try:
+            values = decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if datatype is Datatype.FP32 and decoder is _FLAT_FLOATS:
+            # The fastest way from a list to four-byte floats; values beyond their range become infinite.
+            return _shaped(name, datatype, shape, np.frombuffer(array("f", values), dtype=datatype.numpy))
+        return _shaped(name, datatype, shape, _typed(name, datatype, values))
+    try:
+        data = orjson.loads(memoryview(text))
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"input '{name}': data is not valid JSON") from error
+    return decode_json(name, datatype, shape, data)
+
+
+@lru_cache(maxsize=256)
+def _decoders(datatype: Datatype, rank: int) -> tuple[msgspec.json.Decoder[Any], ...]:
+    """Parsers of flat and of nested lists; none where there is no JSON form."""
+    if not datatype.has_json_form:
+        return ()
+    kind: Any = _KINDS.get(datatype, float if datatype.is_float else int)
+    flat = _FLAT_FLOATS if kind is float else msgspec.json.Decoder(list[kind])
+    if not 1 < rank <= _DEEPEST:
+        return (flat,)
+    nested: Any = kind
+    for _ in range(rank):
+        nested = list[nested]
+    return flat, msgspec.json.Decoder(nested)
 
 
 def decode_json(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array:
@@ -26,20 +71,28 @@ def decode_json(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array
         raise invalid(f"input '{name}': {datatype} has no JSON form, send it as binary data")
     if not isinstance(data, list):
         raise invalid(f"input '{name}': data must be a list")
+    # NumPy would take a bool among numbers for 0 or 1.
+    if datatype not in _KINDS and any(type(leaf) is bool for leaf in _flat(data)):
+        raise _wrong_type(name, datatype)
+    return _shaped(name, datatype, shape, _typed(name, datatype, data))
+
+
+def _typed(name: str, datatype: Datatype, data: list[Any]) -> Array:
     if datatype is Datatype.BYTES:
-        array = _strings(name, data)
-    elif datatype is Datatype.BOOL:
-        array = _parsed(name, data)
-        if array.size and array.dtype.kind != "b":
+        return _strings(name, data)
+    if datatype is Datatype.BOOL:
+        found = _parsed(name, data)
+        if found.size and found.dtype.kind != "b":
             raise _wrong_type(name, datatype)
-    elif datatype.is_float:
-        array = _floats(name, datatype, data)
-    else:
-        array = _integers(name, datatype, data)
+        return found
+    return _floats(name, datatype, data) if datatype.is_float else _integers(name, datatype, data)
+
+
+def _shaped(name: str, datatype: Datatype, shape: Shape, found: Array) -> Array:
     count = math.prod(shape)
-    if array.size != count:
-        raise invalid(f"input '{name}': {array.size} elements, shape {list(shape)} needs {count}")
-    return array.astype(datatype.numpy, copy=False).reshape(shape)
+    if found.size != count:
+        raise invalid(f"input '{name}': {found.size} elements, shape {list(shape)} needs {count}")
+    return found.astype(datatype.numpy, copy=False).reshape(shape)
 
 
 def _wrong_type(name: str, datatype: Datatype) -> Exception:
@@ -64,34 +117,34 @@ def _strings(name: str, data: list[Any]) -> Array:
     leaves = _flat(data)
     if not all(isinstance(leaf, str) for leaf in leaves):
         raise invalid(f"input '{name}': BYTES data in JSON must be strings, send other bytes as binary data")
-    array = np.empty(len(leaves), dtype=object)
+    found = np.empty(len(leaves), dtype=object)
     try:
-        array[:] = [leaf.encode() for leaf in leaves]
+        found[:] = [leaf.encode() for leaf in leaves]
     except UnicodeEncodeError as error:
         raise invalid(f"input '{name}': the data holds a lone surrogate") from error
-    return array
+    return found
 
 
 def _floats(name: str, datatype: Datatype, data: list[Any]) -> Array:
-    array = _parsed(name, data)
-    if array.dtype == object:
+    found = _parsed(name, data)
+    if found.dtype == object:
         leaves = [float("nan") if leaf is None else leaf for leaf in _flat(data)]
-        array = _parsed(name, leaves)
-    if array.size and array.dtype.kind not in _NUMBERS:
+        found = _parsed(name, leaves)
+    if found.size and found.dtype.kind not in _NUMBERS:
         raise _wrong_type(name, datatype)
     with np.errstate(over="ignore"):
-        return array.astype(datatype.numpy)
+        return found.astype(datatype.numpy)
 
 
 def _integers(name: str, datatype: Datatype, data: list[Any]) -> Array:
-    array = _parsed(name, data)
-    if array.size and array.dtype.kind not in _INTEGERS:
+    found = _parsed(name, data)
+    if found.size and found.dtype.kind not in _INTEGERS:
         # NumPy makes floats or objects of lists that mix small and very large integers.
         leaves = _flat(data)
         if not all(type(leaf) is int for leaf in leaves):
             raise _wrong_type(name, datatype)
-        array = np.array(leaves, dtype=object)
+        found = np.array(leaves, dtype=object)
     limits = np.iinfo(datatype.numpy)
-    if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+    if found.size and (int(found.min()) < limits.min or int(found.max()) > limits.max):
         raise invalid(f"input '{name}': the data holds values out of the range of {datatype}")
-    return array.astype(datatype.numpy)
+    return found.astype(datatype.numpy)

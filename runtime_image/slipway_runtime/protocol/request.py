@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-import orjson
 
 from slipway_runtime.protocol.failures import invalid
-from slipway_runtime.protocol.jsondata import decode_json
+from slipway_runtime.protocol.jsondata import decode_json, decode_text
 from slipway_runtime.protocol.rawdata import decode_raw
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape, Signature, Tensor
@@ -170,10 +169,7 @@ def _json_array(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array
     if data is msgspec.UNSET:
         raise invalid(f"input '{name}': has neither data nor binary_data_size")
     if isinstance(data, msgspec.Raw):
-        try:
-            data = orjson.loads(memoryview(data))
-        except (ValueError, RecursionError) as error:
-            raise invalid(f"input '{name}': data is not valid JSON") from error
+        return decode_text(name, datatype, shape, data)
     return decode_json(name, datatype, shape, data)
 
 

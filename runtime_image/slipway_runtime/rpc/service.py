@@ -92,10 +92,10 @@ class RpcService:
             "ModelConfig": self._model_config,
             "ModelStatistics": self._model_statistics,
             "RepositoryIndex": self._repository_index,
-            "SystemSharedMemoryStatus": lambda _: _EMPTY,
+            "SystemSharedMemoryStatus": _no_regions,
             "SystemSharedMemoryRegister": _refuse("shared memory is not supported"),
             "SystemSharedMemoryUnregister": _refuse("shared memory is not supported"),
-            "CudaSharedMemoryStatus": lambda _: _EMPTY,
+            "CudaSharedMemoryStatus": _no_regions,
             "CudaSharedMemoryRegister": _refuse("shared memory is not supported"),
             "CudaSharedMemoryUnregister": _refuse("shared memory is not supported"),
             "TraceSetting": self._trace_settings,
@@ -202,6 +202,12 @@ def _unary(answer: Answer) -> Callable[[bytes, Any], Awaitable[bytes]]:
             )
 
     return call
+
+
+def _no_regions(data: bytes) -> bytes:
+    if named(data)[0]:
+        raise not_found("there is no such region of shared memory")
+    return _EMPTY
 
 
 def _refuse(text: str) -> Answer:

@@ -1,0 +1,1 @@
+"""The model of the conformance run, for both servers."""
