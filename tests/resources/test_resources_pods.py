@@ -45,6 +45,27 @@ def test_command_line_of_the_server() -> None:
     }
 
 
+def test_tenants_the_cache_and_the_budget_become_flags_where_they_are_turned_on() -> None:
+    tenants = {
+        "header": "x-tenant",
+        "default": {"requestsPerSecond": 50, "priority": 1},
+        "overrides": [{"name": "gold", "requestsPerSecond": 500, "priority": 10}],
+    }
+    runtime = {
+        "tenants": tenants,
+        "cache": {"maxBytes": "64Mi", "ttl": "90s"},
+        "limits": {"maxInflightBytes": "1Gi"},
+    }
+    spec = raw_spec(runtime=runtime)
+    given = arguments_of(render(spec, canary(spec)), "v2")
+    assert json.loads(given.pop("--tenants")) == tenants | {"claim": ""}
+    assert {name: given[name] for name in ("--cache-bytes", "--cache-ttl", "--max-inflight-bytes")} == {
+        "--cache-bytes": "67108864",
+        "--cache-ttl": "90s",
+        "--max-inflight-bytes": "1073741824",
+    }
+
+
 def test_a_claim_is_mounted_read_only_and_becomes_a_file_uri() -> None:
     spec = raw_spec()
     objects = render(spec, canary(spec))

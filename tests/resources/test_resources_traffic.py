@@ -212,6 +212,16 @@ def test_a_token_is_checked_and_asked_for_at_the_pods() -> None:
         assert_istio_knows_every_field(item)
 
 
+def test_the_mesh_hands_verified_claims_to_the_servers_where_one_names_the_tenant() -> None:
+    tenants = {"header": "x-claims", "claim": "org"}
+    spec = raw_spec(traffic={"auth": {"jwt": {"issuer": "me"}}}, runtime={"tenants": tenants})
+    checked = only(render(spec, canary(spec)), "RequestAuthentication")
+    assert checked["spec"]["jwtRules"] == [
+        {"issuer": "me", "forwardOriginalToken": True, "outputPayloadToHeader": "x-claims"}
+    ]
+    assert_istio_knows_every_field(checked)
+
+
 def test_the_operator_may_probe_without_a_token_where_it_has_an_identity() -> None:
     spec = raw_spec(traffic={"auth": {"jwt": {"issuer": "me"}}})
     principal = "cluster.local/ns/slipway-system/sa/slipway"

@@ -155,7 +155,7 @@ def test_rules_are_read_from_text_or_file(tmp_path: Any) -> None:
         '{"heeder": "x"}',
         '{"header": " "}',
         '{"default": {"requestsPerSecond": -1}}',
-        '{"default": {"priority": 0}}',
+        '{"default": {"priority": -1}}',
         '{"default": {"priority": 101}}',
         '{"overrides": [{"requestsPerSecond": 1}]}',
         '{"overrides": [{"name": ""}]}',

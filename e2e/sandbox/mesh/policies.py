@@ -174,4 +174,6 @@ def _provider(rule: Json, keys: Mapping[str, str]) -> Json:
     }
     if rule.get("audiences"):
         provider["audiences"] = list(rule["audiences"])
+    if rule.get("outputPayloadToHeader"):
+        provider["forward_payload_header"] = rule["outputPayloadToHeader"]
     return provider

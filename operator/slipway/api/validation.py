@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from slipway.api.admission import ineffective_admission
 from slipway.api.advice import questionable_settings
 from slipway.api.consistency import inconsistencies
 from slipway.api.engine_limits import beyond_engine
@@ -80,6 +81,7 @@ def validate(raw: Mapping[str, Any]) -> Validated:
         *inconsistencies(name, typed),
         *beyond_provider(typed),
         *beyond_engine(typed),
+        *ineffective_admission(typed),
         *unsupported_settings(typed),
     )
     warnings = (*_unknown(typed, spec), *questionable_settings(typed))

@@ -174,6 +174,8 @@ class Limits(WireModel):
     """Largest request body."""
     max_concurrency: int = Field(default=0, ge=0, le=100_000)
     """Requests in flight in one server before it answers 429; 0 sets no limit."""
+    max_inflight_bytes: Quantity = Quantity("0")
+    """Bodies of all requests in flight in one server before it answers 429; 0 sets no limit."""
 
 
 class TenantLimit(WireModel):
@@ -193,10 +195,12 @@ class TenantOverride(TenantLimit):
 
 
 class Tenants(WireModel):
-    """Shares of the server by tenant; the tenant is named by a request header."""
+    """Shares of each server by tenant; the tenant is named by a request header."""
 
     header: str = Field(default="", max_length=128, pattern=r"^[a-zA-Z0-9-]*$")
-    """Header that names the tenant; empty turns tenants off."""
+    """Header that names the tenant, or that the mesh writes the verified claims to; empty turns tenants off."""
+    claim: str = Field(default="", max_length=128)
+    """Claim of the JSON Web Token that names the tenant; empty takes the header itself."""
     default: TenantLimit = TenantLimit()
     """Share of every tenant without one of its own."""
     overrides: tuple[TenantOverride, ...] = Field(default=(), max_length=64, json_schema_extra=keyed_by("name"))
@@ -311,11 +315,11 @@ class Runtime(WireModel):
     """Dynamic batching in the server."""
     limits: Limits = Limits()
     """What a server accepts before it refuses."""
-    tenants: Tenants = Field(default=Tenants(), json_schema_extra=LATER)
+    tenants: Tenants = Tenants()
     """Shares of the server by tenant."""
     warmup: Warmup = Warmup()
     """Warm-up before ready."""
-    cache: Cache = Field(default=Cache(), json_schema_extra=LATER)
+    cache: Cache = Cache()
     """Cache of answers."""
     tracing: Tracing = Field(default=Tracing(), json_schema_extra=LATER)
     """OpenTelemetry traces."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from slipway.api.revisions import Revision
-from slipway.api.versions import TensorSpec
+from slipway.api.versions import Runtime, TensorSpec
 from slipway.resources.artefacts import access_arguments, artefact_of
 from slipway.resources.durations import plain_duration
 from slipway.resources.shadow import SHADOW_FILE
@@ -35,6 +35,7 @@ def serve_arguments(model: str, revision: Revision) -> list[str]:
     arguments += ["--max-queue", str(runtime.limits.max_queue)]
     arguments += ["--max-request-bytes", str(int(runtime.limits.max_request_bytes.value))]
     arguments += ["--max-concurrency", str(runtime.limits.max_concurrency)]
+    arguments += _admission(runtime)
     arguments += ["--warmup-requests", str(runtime.warmup.requests)]
     if version.goldens is not None:
         arguments += ["--warmup-file", GOLDENS_PATH]
@@ -46,6 +47,20 @@ def serve_arguments(model: str, revision: Revision) -> list[str]:
     arguments += ["--grace", plain_duration(runtime.termination_grace_period)]
     arguments += ["--http-port", str(HTTP_PORT), "--grpc-port", str(GRPC_PORT)]
     return arguments + list(runtime.args)
+
+
+def _admission(runtime: Runtime) -> list[str]:
+    """Tenants, cache and memory budget: flags only of what is turned on."""
+    arguments: list[str] = []
+    if runtime.limits.max_inflight_bytes.value > 0:
+        arguments += ["--max-inflight-bytes", str(int(runtime.limits.max_inflight_bytes.value))]
+    if runtime.tenants.header:
+        rules = runtime.tenants.to_wire()
+        arguments += ["--tenants", json.dumps(rules, separators=(",", ":"), sort_keys=True)]
+    if runtime.cache.max_bytes.value > 0:
+        arguments += ["--cache-bytes", str(int(runtime.cache.max_bytes.value))]
+        arguments += ["--cache-ttl", plain_duration(runtime.cache.ttl)]
+    return arguments
 
 
 def _tensors(tensors: Iterable[TensorSpec]) -> str:

@@ -24,21 +24,29 @@ def policies(identity: Identity, spec: ModelDeploymentSpec, options: RenderOptio
     objects: list[dict[str, Any]] = []
     jwt = spec.traffic.auth.jwt
     if jwt.issuer:
-        objects += [_request_authentication(identity, jwt), _authorization_policy(identity, jwt, options)]
+        tenants = spec.runtime.tenants
+        claims_header = tenants.header if tenants.claim else ""
+        objects.append(_request_authentication(identity, jwt, claims_header))
+        objects.append(_authorization_policy(identity, jwt, options))
     requests_per_second = spec.traffic.resilience.rate_limit.requests_per_second
     if requests_per_second > 0:
         objects.append(rate_limit(identity, requests_per_second))
     return objects
 
 
-def _request_authentication(identity: Identity, jwt: Jwt) -> dict[str, Any]:
-    """Checks tokens: one that is not valid is answered 401, none at all passes here."""
+def _request_authentication(identity: Identity, jwt: Jwt, claims_header: str) -> dict[str, Any]:
+    """Checks tokens: one that is not valid is answered 401, none at all passes here.
+
+    The claims of a valid one go to the servers in ``claims_header``, which clients cannot set then.
+    """
     # The servers' own repeats to a candidate under comparison need the token as well.
     rule: dict[str, Any] = {"issuer": jwt.issuer, "forwardOriginalToken": True}
     if jwt.jwks_uri:
         rule["jwksUri"] = jwt.jwks_uri
     if jwt.audiences:
         rule["audiences"] = list(jwt.audiences)
+    if claims_header:
+        rule["outputPayloadToHeader"] = claims_header
     return {
         "apiVersion": SECURITY,
         "kind": "RequestAuthentication",

@@ -23,7 +23,7 @@ import msgspec
 from slipway_runtime.protocol.failures import RequestFailure
 
 MAX_PRIORITY = 100
-MAX_NAME = 128
+MAX_NAME = 253
 """Longest name in bytes; a longer one is cut, so that two of them may share a bucket."""
 OTHERS = "default"
 """The name in metrics of every tenant without an entry of its own."""
@@ -49,7 +49,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Share:
-    """What a tenant may have: requests a second (0: no limit) and a priority from 1; the higher one goes first."""
+    """What a tenant may have: requests a second (0: no limit) and a priority; the higher one goes first."""
 
     rate: float
     priority: int
@@ -103,8 +103,8 @@ def read_rules(text: str) -> TenantRules:
 def _share(share: _Share) -> Share:
     if not 0 <= share.requests_per_second < math.inf:
         raise ValueError("requestsPerSecond must be 0 (no limit) or more")
-    if not 1 <= share.priority <= MAX_PRIORITY:
-        raise ValueError(f"priority must be from 1 to {MAX_PRIORITY}")
+    if not 0 <= share.priority <= MAX_PRIORITY:
+        raise ValueError(f"priority must be from 0 to {MAX_PRIORITY}")
     return Share(share.requests_per_second, share.priority)
 
 
@@ -176,7 +176,7 @@ class Tenants:
         self._named = {name: TokenBucket(share.rate, now) for name, share in rules.named.items() if share.rate}
         self._unknown: OrderedDict[str, TokenBucket] = OrderedDict()
         self._crowd = TokenBucket(rules.default.rate, now)
-        self._highest = rules.highest
+        self._highest = max(rules.highest, 1)
         self._counts = {name: counts(name) for name in (*rules.named, OTHERS)}
 
     @property
