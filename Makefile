@@ -57,6 +57,9 @@ bench-rollouts: setup ## Count failed requests under whatever happens during a r
 bench-runtime: setup ## Compare the runtime with other servers, each in an environment of its own (25 minutes)
 	$(BIN)/python -m e2e.bench.runtime $(BENCH_ARGS)
 
+bench-reload: setup ## Reload a model under load, and again and again: failures, latency, memory (2 minutes)
+	@$(BIN)/python -m e2e.bench.runtime_reload $(BENCH_ARGS)
+
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
 

@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from slipway_runtime import journal
-from slipway_runtime.artefact import triton
+from slipway_runtime.artefact import mlflow, triton
 from slipway_runtime.artefact.description import CONFIG_NAME
 from slipway_runtime.artefact.location import local_path
 from slipway_runtime.refusal import Refusal
 from slipway_runtime.repository.naming import FIRST_VERSION, RESERVED_NAMES, VERSION_FORM
 from slipway_runtime.settings import ModelSettings
+
+_SUFFIXES = (".pt", ".pt2", ".pth", ".onnx", ".safetensors", ".mar", ".zip", ".tar", ".gz", ".tgz")
+"""What a folder with a model in it has, rather than with versions."""
 
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 """Path, size, time of the last change and inode of every file."""
@@ -61,10 +64,14 @@ def _versions(place: Path, model: ModelSettings) -> Iterator[ModelSettings]:
             yield replace(model, version=version, folder_version=version, uri=place.as_uri())
         return
     visible = sorted(entry for entry in place.iterdir() if not entry.name.startswith("."))
-    if (place / CONFIG_NAME).is_file() or any(entry.is_file() for entry in visible):
-        yield replace(model, uri=place.as_uri())
+    folders = [entry for entry in visible if entry.is_dir()]
+    one_model = (place / CONFIG_NAME).is_file() or mlflow.fits(place)
+    if one_model or not folders or any(entry.suffix in _SUFFIXES for entry in visible):
+        # An empty folder is a model that is about to come.
+        if visible:
+            yield replace(model, uri=place.as_uri())
         return
-    for entry in visible:
+    for entry in folders:
         if VERSION_FORM.fullmatch(entry.name):
             yield replace(model, version=entry.name, uri=entry.as_uri())
         else:

@@ -1,0 +1,91 @@
+"""Requests at a fixed rate, whatever the server does: what waits because the server is slow counts as slow."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+__all__ = ["Answer", "SteadyLoad", "percentile"]
+
+_LENGTH = b"content-length: "
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request: when it was due (monotonic seconds), how long after that its answer came, and what it was."""
+
+    due: float
+    seconds: float
+    status: int
+    body: bytes = b""
+
+
+@dataclass
+class SteadyLoad:
+    """Sends the same POST request over kept connections, `rate` times a second, until told to stop.
+
+    A connection that the server closes in order, with "Connection: close", is opened anew; a request that gets no
+    answer has the status 0.
+    """
+
+    host: str
+    port: int
+    target: str
+    body: bytes
+    rate: float
+    connections: int = 16
+    answers: list[Answer] = field(default_factory=list)
+    _stop: bool = False
+
+    async def run(self) -> None:
+        """Send until `stop`; every request has been answered, or has failed, when this ends."""
+        queue: asyncio.Queue[float | None] = asyncio.Queue()
+        workers = [asyncio.create_task(self._work(queue)) for _ in range(self.connections)]
+        begun, sent = time.monotonic(), 0
+        while not self._stop:
+            now = time.monotonic()
+            while begun + sent / self.rate <= now:
+                queue.put_nowait(begun + sent / self.rate)
+                sent += 1
+            await asyncio.sleep(begun + sent / self.rate - now)
+        for _ in workers:
+            queue.put_nowait(None)
+        await asyncio.gather(*workers)
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._stop = True
+
+    def between(self, begin: float, end: float) -> list[Answer]:
+        """The requests that were due in that time (monotonic seconds)."""
+        return [answer for answer in self.answers if begin <= answer.due < end]
+
+    async def _work(self, queue: asyncio.Queue[float | None]) -> None:
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        request = (
+            f"POST {self.target} HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: {len(self.body)}\r\n\r\n".encode()
+            + self.body
+        )
+        while (due := await queue.get()) is not None:
+            try:
+                if streams is None:
+                    streams = await asyncio.open_connection(self.host, self.port)
+                reader, writer = streams
+                writer.write(request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(_LENGTH)[2].partition(b"\r")[0])
+                body = await reader.readexactly(length)
+                self.answers.append(Answer(due, time.monotonic() - due, int(head[9:12]), body))
+                if b"connection: close" in head.lower():
+                    writer.close()
+                    streams = None
+            except (OSError, asyncio.IncompleteReadError) as error:
+                self.answers.append(Answer(due, time.monotonic() - due, 0, repr(error).encode()))
+                streams = None
+        if streams is not None:
+            streams[1].close()
+
+
+def percentile(answers: list[Answer], share: float) -> float:
+    """Seconds within which that share of the requests was answered; NaN without requests."""
+    ordered = sorted(answer.seconds for answer in answers)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
