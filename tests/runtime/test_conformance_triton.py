@@ -21,7 +21,7 @@ from e2e.bench.conformance.requests import Request, requests
 from e2e.bench.conformance.rule import DIFFERENCES, Answer, differences
 
 RECORD: dict[str, list[dict[str, Any]]] = json.loads(
-    (Path(__file__).parents[2] / "data" / "triton_answers.json").read_text()
+    (Path(__file__).parents[1] / "data" / "triton_answers.json").read_text()
 )
 
 
