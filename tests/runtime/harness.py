@@ -22,11 +22,13 @@ from typing import Any
 
 import numpy as np
 import uvloop
-from slipway_runtime.http.connection import Bounds
+from slipway_runtime.http.connection import Bounds, Handler
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.http.listener import HttpListener
+from slipway_runtime.http.observing import ObservedHandler
 from slipway_runtime.http.routes import Router
 from slipway_runtime.metrics.admission import tenant_counters
+from slipway_runtime.metrics.sheet import Sheet
 from slipway_runtime.repository.place import Place
 from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.inference import RpcInference
@@ -42,6 +44,8 @@ from slipway_runtime.serving.tenants import TenantRules, Tenants
 from slipway_runtime.settings import Limits
 from slipway_runtime.shadow.config import ShadowFile
 from slipway_runtime.shadow.repeater import Repeater
+from slipway_runtime.telemetry.observer import Observer
+from slipway_runtime.telemetry.switches import Switches
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor, TensorSpec
 
@@ -130,7 +134,9 @@ class ServerThread:
         shadow_file: Path | None = None,
         revision: str = "rev-1",
         tenants: TenantRules | None = None,
+        observe: Callable[[Sheet], tuple[Switches, Observer]] | None = None,
     ):
+        self.observe = observe
         self.tenants = tenants
         self.model = model
         self.limits = limits or Limits()
@@ -170,10 +176,13 @@ class ServerThread:
             tenants = Tenants(self.tenants, partial(tenant_counters, self.repository.accounts.sheet))
         memory = self.bounds.memory
         endpoint = InferenceEndpoint(self.limits.max_request_bytes, repeater, tenants, memory)
-        self.listener = HttpListener(Router(self.repository, endpoint), self.bounds)
+        switches, observer = self.observe(self.repository.accounts.sheet) if self.observe else (Switches(), None)
+        router: Handler = Router(self.repository, endpoint, switches=switches)
+        self.listener = HttpListener(router if observer is None else ObservedHandler(router, observer), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)
         inference = RpcInference(self.repository, repeater, tenants, memory)
-        rpc = RpcListener(RpcService(self.repository, inference), self.limits.max_request_bytes)
+        calls = RpcService(self.repository, inference, switches=switches)
+        rpc = RpcListener(calls, self.limits.max_request_bytes, observer=observer)
         self.grpc_port = await rpc.open("127.0.0.1", 0)
         if self._start:
             self.start_model()
@@ -185,6 +194,9 @@ class ServerThread:
         if repeater is not None:
             await repeater.close()
         self.executor.stop()
+        if observer is not None:
+            observer.close(PATIENCE)
+            observer.publish()
 
     def start_model(self) -> None:
         cost = CostModel(inline_allowed=not self.model.on_accelerator)
@@ -200,8 +212,8 @@ class ServerThread:
             cost,
         )
         self.batcher = batcher
-        served = caching(batcher, self.limits, "my model/v1/digest", self.service.metrics)
-        self.service.start(instances, served, rows, self.limits.max_delay)
+        self.served: Any = caching(batcher, self.limits, "my model/v1/digest", self.service.metrics)
+        self.service.start(instances, self.served, rows, self.limits.max_delay)
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """Run ``work`` on the server's event loop and give its result."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import orjson
 
 from slipway_runtime.telemetry.outbox import Outbox
-from slipway_runtime.telemetry.watch import Watch
+from slipway_runtime.telemetry.watch import ROUTINE, Watch
 
 _CAPACITY = 20_000
 # With these a line fits into what a pipe takes in one piece, so that the lines of several processes do not mix.
@@ -18,8 +18,6 @@ _LONGEST_PATH = 512
 _LONGEST_TEXT = 128
 _PIECE = 4096
 _ERROR = 400
-# Probes and scrapes come every second; their lines would bury the requests.
-_ROUTINE = ("/v2/health/", "/metrics", "/grpc.health.v1.Health/", "/inference.GRPCInferenceService/Server")
 _SERVER_ERROR = 500
 
 
@@ -46,7 +44,7 @@ class AccessLog:
 
     def note(self, watch: Watch, status: int, sent: int, rpc_status: str, wall: float, seconds: float) -> None:
         """Take a finished request: its HTTP status, bytes sent, end in seconds since 1970, and duration."""
-        if watch.target.startswith(_ROUTINE) and status < _SERVER_ERROR:
+        if watch.target.startswith(ROUTINE) and status < _SERVER_ERROR:
             return
         if status >= _ERROR or self.ratio >= 1 or self._draw() < self.ratio:
             self._outbox.put((watch, status, sent, rpc_status, wall, seconds))

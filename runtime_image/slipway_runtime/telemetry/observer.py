@@ -16,7 +16,7 @@ from slipway_runtime.telemetry import trace_context
 from slipway_runtime.telemetry.access_log import AccessLog
 from slipway_runtime.telemetry.spans import SpanExport
 from slipway_runtime.telemetry.switches import Switches
-from slipway_runtime.telemetry.watch import CURRENT, REQUEST_ID_HEADER, Watch
+from slipway_runtime.telemetry.watch import CURRENT, REQUEST_ID_HEADER, ROUTINE, Watch
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -60,7 +60,8 @@ class Observer:
     ) -> Watch:
         """Watch a request; ``headers`` in lower case, ``begun`` in monotonic seconds, ``received`` bytes."""
         get = headers.get
-        ratio = self._switches.trace_ratio if self._spans is not None else 0.0
+        wanted = self._spans is not None and not target.startswith(ROUTINE)
+        ratio = self._switches.trace_ratio if wanted else 0.0
         trace = trace_context.begin(get(trace_context.PARENT_HEADER, ""), get(trace_context.STATE_HEADER, ""), ratio)
         given = get(REQUEST_ID_HEADER, "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from slipway_runtime.telemetry.trace_context import RESPONSE_HEADER, TraceContext
 
+ROUTINE = ("/v2/health/", "/metrics", "/grpc.health.v1.Health/", "/inference.GRPCInferenceService/Server")
+"""Probes and scrapes come every second; they would bury the requests."""
 REQUEST_ID_HEADER = "x-request-id"
 
 # A stream is one request of many executions: so many of them get spans of their own.
