@@ -60,3 +60,20 @@ def test_kinds_that_are_not_allowed_are_not_asked_for():
     assert set(watched(APIS)) == set(WATCHED)
     with pytest.raises(SystemExit):
         parsed("--apis", "linkerd")
+
+
+def test_the_web_page_is_off_unless_it_has_a_port():
+    assert parsed().web_port is None
+    found = parsed("--web-host", "0.0.0.0", SLIPWAY_WEB_PORT="8086", SLIPWAY_WEB_NAMES="A.example, b.example")
+    assert (found.web_port, found.web_host, found.web_names) == (8086, "0.0.0.0", ("a.example", "b.example"))
+
+
+def test_receivers_are_read_and_wrong_ones_refused(capsys):
+    text = '[{"name": "ops", "type": "slack", "urlEnv": "CHAT_URL"}]'
+    (receiver,) = parsed("--cluster-name", "berlin", SLIPWAY_NOTIFICATIONS=text).receivers
+    assert (receiver.name, receiver.url_env) == ("ops", "CHAT_URL")
+    with pytest.raises(SystemExit):
+        parsed("--notifications", '[{"name": "ops", "type": "slack", "url": "ftp://s3cret"}]')
+    told = capsys.readouterr().err
+    assert "the url of receiver ops is no http or https URL" in told
+    assert "s3cret" not in told
