@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
             self._reject(_headers_too_large())
 
     def _reserve(self, exchange: Exchange, size: int) -> None:
-        self._bounds.memory.reserve(size - exchange.reserved)
+        self._bounds.memory.reserve(size, exchange.reserved)
         exchange.reserved = size
 
     def _release(self, exchange: Exchange) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -127,10 +126,11 @@ class InferenceEndpoint:
         check_against(model.signature, request)
         if _is_shadow(exchange):
             service.admit_shadow(batcher)
+            batcher = batcher.plain
         if self._memory is not None and "content-encoding" in exchange.headers:
-            size = sum(tensor.array.nbytes for tensor in request.inputs)
-            self._memory.reserve(size)
-            exchange.reserved += size
+            size = exchange.reserved + sum(tensor.array.nbytes for tensor in request.inputs)
+            self._memory.reserve(size, exchange.reserved)
+            exchange.reserved = size
         return batcher
 
     def _executed(self, exchange: Exchange, request: InferRequest, outcome: Outcome) -> None:
@@ -162,8 +162,10 @@ class InferenceEndpoint:
         assert model is not None
         answer = infer_answer(service.name, service.version, request, outcome, model.signature)
         if isinstance(outcome, Remembered):
-            answer = replace(answer, headers=(*answer.headers, CACHE_HIT))
-        encoding = wanted_encoding(exchange.headers.get("accept-encoding", ""))
+            headers = (*answer.headers, CACHE_HIT)
+            answer = Answer(answer.status, answer.body, answer.content_type, headers)
+        accepted = exchange.headers.get("accept-encoding")
+        encoding = None if accepted is None else wanted_encoding(accepted)
         return answer if encoding is None else deflate(answer, encoding)
 
     def finish(self, exchange: Exchange, answer: Answer) -> None:
@@ -192,7 +194,7 @@ def service_of(exchange: Exchange) -> ModelService:
 
 
 def _is_shadow(exchange: Exchange) -> bool:
-    return exchange.headers.get(SHADOW_HEADER, "").lower() == "true"
+    return SHADOW_HEADER in exchange.headers and exchange.headers[SHADOW_HEADER].lower() == "true"
 
 
 def _is_heavy(exchange: Exchange) -> bool:
@@ -215,7 +217,7 @@ def decode_body(exchange: Exchange, max_body: int) -> InferRequest:
 
 def inflated(exchange: Exchange, max_body: int) -> bytes | bytearray:
     """The body without its compression. Raises RequestFailure (400, 413, 415)."""
-    encoding = exchange.headers.get("content-encoding", "identity")
-    if encoding.strip().lower() == "identity":
+    encoding = exchange.headers.get("content-encoding")
+    if encoding is None or encoding.strip().lower() == "identity":
         return exchange.body
     return inflate(exchange.body, encoding, max_body)

@@ -154,6 +154,7 @@ class RpcInference:
         check_against(model.signature, read.request)
         if shadow:
             service.admit_shadow(batcher)
+            batcher = batcher.plain
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Outcome) -> None:

@@ -87,6 +87,11 @@ class Batcher:
             self.streams = StreamRunner(instances, limits, metrics, statistics, device_lost)
 
     @property
+    def plain(self) -> Batcher:
+        """A batcher that asks the model every time: this one."""
+        return self
+
+    @property
     def unfinished(self) -> int:
         """Jobs admitted and not finished."""
         return self._unfinished + (0 if self.streams is None else self.streams.active)

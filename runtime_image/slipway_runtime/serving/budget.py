@@ -20,13 +20,17 @@ class ByteBudget:
         """Bytes reserved now."""
         return self._held
 
-    def reserve(self, size: int) -> None:
-        """Reserve ``size`` bytes. Raises RequestFailure: 413 if they never fit, 429 if they do not fit now."""
-        if 0 < self.limit < self._held + size:
+    def reserve(self, size: int, reserved: int = 0) -> None:
+        """Reserve ``size`` bytes for a request that has ``reserved`` ones of them already.
+
+        Raises RequestFailure: 413 if they never fit, 429 if they do not fit now.
+        """
+        more = size - reserved
+        if 0 < self.limit < self._held + more:
             if size > self.limit:
                 raise too_large(f"the server gives {self.limit} bytes to all requests at once")
             raise overloaded("the requests in flight fill the server's memory budget")
-        self._held += size
+        self._held += more
 
     def release(self, size: int) -> None:
         """Give back what was reserved."""

@@ -19,6 +19,7 @@ from slipway_runtime.protocol.request import InferRequest
 from slipway_runtime.serving.batcher import Batcher
 from slipway_runtime.serving.cache import AnswerCache, input_key
 from slipway_runtime.serving.job import Job, Outcome
+from slipway_runtime.serving.streaming import StreamRunner
 from slipway_runtime.settings import Limits
 
 # These say nothing about the other requests for the same answer.
@@ -60,7 +61,16 @@ class CachingBatcher:
         self._flights: dict[bytes, Flight] = {}
         self._waiters = 0
         self._closing = False
-        self.streams = batcher.streams
+
+    @property
+    def streams(self) -> StreamRunner | None:
+        """See ``Batcher.streams``."""
+        return self._batcher.streams
+
+    @property
+    def plain(self) -> Batcher:
+        """The batcher behind."""
+        return self._batcher
 
     @property
     def _followers(self) -> int:

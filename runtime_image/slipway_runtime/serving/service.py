@@ -29,7 +29,13 @@ _PATIENCE = 60.0
 class Batching(Protocol):
     """What requests are given to: a ``Batcher``, or one that remembers answers."""
 
-    streams: StreamRunner | None
+    @property
+    def streams(self) -> StreamRunner | None:
+        """Where requests go whose model answers in parts."""
+
+    @property
+    def plain(self) -> Batching:
+        """The one that asks the model every time."""
 
     @property
     def unfinished(self) -> int:
