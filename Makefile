@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime generate manifests clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload generate manifests docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +65,9 @@ generate: setup ## Write the generated files: CRD, API reference, runbook, metri
 
 manifests: setup ## Write charts/deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
 	$(BIN)/python -m charts.deploy.render $(VALUES)
+
+docs: setup ## Build the documentation as a site into build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .
