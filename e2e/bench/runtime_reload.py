@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,11 @@ _HOST = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]
 _WEIGHTS = 12_500_000
 _MIB = 1 << 20
+_CONFIG = """
+inputs: [{{name: x, datatype: FP32, shape: [-1, 4]}}]
+outputs: [{{name: y, datatype: FP32, shape: {shape}}}]
+"""
 _BODY = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.0] * 4}]}).encode()
-_INPUTS = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
 
 
 class Table(torch.nn.Module):
@@ -91,12 +94,12 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def served(model: Path, *flags: str) -> AsyncIterator[Server]:
-    """A server of the model that takes requests to load others."""
+async def served(model: Path, *flags: str, beside: Sequence[str] = ()) -> AsyncIterator[Server]:
+    """A server of the model `m`, and of those `beside` it, that takes requests to load others."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "slipway_runtime", "serve", f"m={model}", "--inputs", _INPUTS, "--host", _HOST]
+    command = [sys.executable, "-m", "slipway_runtime", "serve", f"m={model}", *beside, "--host", _HOST]
     command += ["--http-port", str(port), "--grpc-port", "0", "--model-control", "explicit"]
     command += ["--allow-repository-changes", "--max-delay", "0", *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -118,13 +121,17 @@ async def served(model: Path, *flags: str) -> AsyncIterator[Server]:
 
 def write_models(folder: Path) -> dict[str, Path]:
     """Two models that can take each other's place, one that cannot, and one that is cut off."""
-    models = {name: folder / f"{name}.pt" for name in ("two", "three", "other", "cut")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.script(Table(2.0)).save(str(models["two"]))
-        torch.jit.script(Table(3.0)).save(str(models["three"]))
-        torch.jit.script(Other()).save(str(models["other"]))
-    models["cut"].write_bytes(models["two"].read_bytes()[: 4 * _MIB])
+    modules = {"two": Table(2.0), "three": Table(3.0), "other": Other()}
+    models = {name: folder / name for name in (*modules, "cut")}
+    for name, place in models.items():
+        place.mkdir()
+        shape = "[-1, 1, 4]" if name == "other" else "[-1, 4]"
+        (place / "config.yaml").write_text(_CONFIG.format(shape=shape))
+        if name in modules:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                torch.jit.script(modules[name]).save(str(place / "model.pt"))
+    (models["cut"] / "model.pt").write_bytes((models["two"] / "model.pt").read_bytes()[: 4 * _MIB])
     return models
 
 
@@ -180,7 +187,7 @@ def _row(name: str, load: str, answers: list[Answer]) -> None:
 
 async def memory(models: dict[str, Path], count: int) -> bool:
     """Load again and again, then fail again and again; whether memory stays within the goal."""
-    size = models["two"].stat().st_size / _MIB
+    size = (models["two"] / "model.pt").stat().st_size / _MIB
     goal = size / 10
     kinds = {
         "loads": [("three", 200), ("two", 200)],

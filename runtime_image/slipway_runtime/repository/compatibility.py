@@ -13,6 +13,8 @@ def incompatibility(old: Signature, new: Signature) -> str | None:
     Where one of the two does not know datatypes and shapes, only names count.
     """
     names_only = old.open or new.open
+    if old.streams != new.streams:
+        return "it answers in parts" if new.streams else "it does not answer in parts"
     return (
         _lost("input", old.inputs, new.inputs, names_only)
         or _added(old.inputs, new.inputs)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import importlib
 import time
 import traceback
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slipway_runtime import journal
+from slipway_runtime.artefact.format import ModelKind
 from slipway_runtime.models.model import Model
 from slipway_runtime.processors import return_free_memory
 from slipway_runtime.refusal import ExitCode, Refusal
@@ -142,6 +145,32 @@ def _use_threads(count: int) -> None:
     torch.set_num_threads(max(1, count))
 
 
+class _Heap:
+    """What the garbage collector has to look through.
+
+    Modules are for life, and torch's are so many objects that looking through them takes a fifth of a second, in which
+    nothing is served. So they are taken out of it before the first model comes, which must not be for life.
+    """
+
+    def __init__(self) -> None:
+        self._settled = False
+
+    def settle(self, kind: ModelKind) -> None:
+        """Import what models of that kind need, and leave all that is there now to itself; only the first time."""
+        if self._settled:
+            return
+        self._settled = True
+        for name in _NEEDED.get(kind, ()):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+
+
+_NEEDED = {ModelKind.TORCH_EXPORT: ("torch.export",), ModelKind.ONNX: ("onnxruntime",)}
+_HEAP = _Heap()
+
+
 def load_warm(source: Source, threads: int) -> WarmModel:
     """Verify, load and warm the model: everything between a URI and readiness. Raises Refusal."""
     from slipway_runtime.artefact.arrival import arrived
@@ -162,6 +191,7 @@ def load_warm(source: Source, threads: int) -> WarmModel:
             verified=artefact.verified,
             signed=artefact.signed,
         )
+        _HEAP.settle(artefact.kind)
         places = _places(settings, artefact.description.instances)
         _use_threads(threads // len(places))
         first = load(artefact, places[0])

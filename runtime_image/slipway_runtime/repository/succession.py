@@ -98,6 +98,7 @@ class Succession:
 
     def _put(self, place: Place, service: ModelService, source: Source | None) -> None:
         old = place.service
+        old.forget_answers()
         place.service, place.source, place.failure = service, source, ""
         if old.metrics is not service.metrics:
             old.metrics.ready.set(0.0)
