@@ -253,6 +253,7 @@ def test_a_python_handler(tmp_path: Path) -> None:
         ('context.arguments["suffix"]', "context.nothing", "Reverser.load: AttributeError"),
         ("import json", "import absent_module", "importing code.py: ModuleNotFoundError"),
         ("def predict", "def predicts", "one class of kind handler with predict, it has none"),
+        ("def predict", "async def predict", "predict is async: it must be a function or a generator"),
     ],
 )
 def test_a_broken_handler_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from tests.runtime.harness import (
     json_request,
     row_signature,
 )
+from tests.runtime.repository_server import RepositoryServer, model, write
 
 MODEL = "my model"
 CACHE = Limits(cache_bytes=1_000_000)
@@ -309,6 +311,66 @@ def test_the_followers_are_bounded_and_a_drain_answers_them() -> None:
         assert [one.result(PATIENCE)[0] for one in crowd.sent[1:]] == [503] * 3
         model.permit()
         assert crowd.sent[0].result(PATIENCE)[0] == 200
+
+
+def test_a_swap_empties_the_cache(tmp_path: Path) -> None:
+    old, new = write(tmp_path / "old", 2), write(tmp_path / "new", 3)
+    with RepositoryServer(model(old), limits=Limits(max_delay=0, cache_bytes=1_000_000)) as server:
+
+        def kept() -> float:
+            metrics = fetch(server.address, "GET", "/metrics")[1].decode()
+            return sum(
+                float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("slipway_cache_bytes")
+            )
+
+        assert [server.infer(), server.infer()] == [2, 2] and kept() > 0
+        assert server.load(uri=new.as_uri())[0] == 200
+        assert kept() == 0
+        assert server.infer() == 3 and kept() > 0
+        # Back to the first, which is still there: it has forgotten its answers.
+        assert server.load(uri=old.as_uri())[0] == 200
+        assert kept() == 0 and server.infer() == 2
+
+
+# ---------------------------------------------------------------- deadlines
+
+
+def test_what_cannot_finish_in_time_is_not_started() -> None:
+    with permitted(Limits(max_delay=0)) as (model, server):
+
+        def learn() -> None:
+            for _ in range(20):
+                server.batcher._cost.observe(1, 10.0)
+
+        server.on_loop(learn)
+        answers = [ask(server, 1, timeout=1_000_000)[0] for _ in range(8)]
+        assert answers == [504] * 8 and model.executions == []
+        # The estimate was too high: as nothing is run, it could not be corrected, so one is run.
+        assert ask(server, 1, timeout=1_000_000)[0] == 200
+        assert model.executions == [1]
+        assert ask(server, 1)[0] == 200
+
+
+def test_a_batch_has_no_more_rows_than_its_most_urgent_request_has_time_for() -> None:
+    model = GatedModel()
+    with ServerThread(model, Limits(max_batch_size=32, max_delay=0)) as server:
+
+        def learn() -> None:
+            for rows in (1, 2, 4, 8) * 20:
+                server.batcher._cost.observe(rows, 1.0 + rows)
+
+        crowd = Crowd(server)
+        crowd.send(0)
+        model.started.get(timeout=PATIENCE)
+        crowd.send(1, timeout=5_500_000)
+        crowd.await_waiting(1)
+        for waiting in range(2, 10):
+            crowd.send(waiting)
+            crowd.await_waiting(waiting)
+        server.on_loop(learn)
+        model.permit()
+        assert [one.result(PATIENCE)[0] for one in crowd.sent] == [200] * 10
+        assert model.executions[0] == 1 and 1 <= model.executions[1] <= 4
 
 
 # ---------------------------------------------------------------- memory budget

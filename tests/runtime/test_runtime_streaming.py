@@ -8,7 +8,8 @@ import json
 import queue
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor, TensorSpec
 from tritonclient.utils import InferenceServerException
 
-from tests.runtime.harness import PATIENCE, FunctionModel, ServerThread, await_condition, echo, fetch
+from tests.runtime.harness import PATIENCE, FunctionModel, ServerThread, await_condition, echo, fetch, serving
 
 MODEL = "my model"
 GENERATE, STREAM = "/v2/models/my%20model/generate", "/v2/models/my%20model/generate_stream"
@@ -45,9 +46,9 @@ class CountingModel:
         self.closed: queue.Queue[int] = queue.Queue()
 
     def infer(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return next(self.stream(inputs))
+        return next(self.stream(inputs, {}))
 
-    def stream(self, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    def stream(self, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Iterator[tuple[Tensor, ...]]:
         count = int(inputs[0].array[0])
         number = 0
         try:
@@ -195,7 +196,7 @@ def test_what_fails_in_the_middle_is_the_last_event() -> None:
 
 def test_what_fails_before_the_first_part_is_a_plain_error() -> None:
     class Refusing(CountingModel):
-        def stream(self, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+        def stream(self, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Iterator[tuple[Tensor, ...]]:
             raise ValueError("secret")
 
     with ServerThread(Refusing()) as server:
@@ -399,3 +400,57 @@ def test_a_stream_that_waits_at_the_end_of_a_drain_is_cut_off() -> None:
         assert b"shutting down" in received
         model.permits.release(9)
         assert model.closed.get(timeout=PATIENCE) == 1
+
+
+HANDLER = """
+class Speller:
+    def load(self, context):
+        self.folder = context.folder
+
+    def preprocess(self, inputs):
+        return inputs["text_input"].reshape(-1)[0].decode()
+
+    def predict(self, text, parameters):
+        try:
+            for number, letter in enumerate(text[: parameters.get("max_tokens", 100)]):
+                if letter == "!":
+                    raise ValueError("secret")
+                yield letter
+        finally:
+            (self.folder.parent / "closed").touch()
+
+    def postprocess(self, letter):
+        return {"text_output": [letter.upper()]}
+"""
+
+
+def test_a_handler_that_yields(tmp_path: Path) -> None:
+    folder = tmp_path / "speller"
+    folder.mkdir()
+    (folder / "handler.py").write_text(HANDLER)
+    tensor = "{name: text_NAME, datatype: BYTES, shape: [1]}"
+    declared = [f"{kind}s: [{tensor.replace('NAME', kind)}]" for kind in ("input", "output")]
+    (folder / "config.yaml").write_text("\n".join(["handler: handler.py", *declared]))
+    with serving(tmp_path, folder.as_uri()) as server:
+        server.await_ready()
+        path = "/v2/models/m/generate_stream"
+
+        def spell(text: str, **more: Any) -> list[Any]:
+            status, data, _ = fetch(server.address, "POST", path, json.dumps({"text_input": text, **more}).encode())
+            assert status == 200
+            return [one.get("text_output", one.get("error")) for one in events(data)]
+
+        assert spell("ab\n\u00e9") == ["A", "B", "\n", "\u00c9"]
+        assert spell("abcdef", max_tokens=2) == ["A", "B"]
+        assert spell("ab!c") == ["A", "B", "the model failed on this request"]
+        assert spell("abcdef", parameters={"max_tokens": 3}) == ["A", "B", "C"]
+        assert (tmp_path / "closed").exists()
+        answers: Answers = queue.Queue()
+        text = triton.InferInput("text_input", [1], "BYTES")
+        text.set_data_from_numpy(np.array([b"abcdef"], dtype=object))
+        with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            client.async_stream_infer("m", [text], parameters={"max_tokens": 2})
+            spelt = [answers.get(timeout=PATIENCE)[0].as_numpy("text_output").tolist() for _ in range(2)]
+            client.stop_stream()
+        assert spelt == [[b"A"], [b"B"]]

@@ -57,6 +57,7 @@ class HandlerProgram:
     signature: Signature
     on_accelerator: bool
     platform: str = PLATFORM
+    takes_parameters: bool = False
 
     def with_signature(self, signature: Signature) -> HandlerProgram:
         """The same handler under another signature."""
@@ -68,19 +69,27 @@ class HandlerProgram:
         Of a model that streams it is the first part, which is enough to see that it works.
         """
         if self.signature.streams:
-            with contextlib.closing(self._parts(inputs)) as parts:
+            with contextlib.closing(self._parts(inputs, {})) as parts:
                 return next(parts, ())
         with _computing():
-            return self._answer(self._staged("postprocess", self._predicted(inputs)))
+            predicted = self._staged("predict", self._preprocessed(inputs))
+            return self._answer(self._staged("postprocess", predicted))
 
-    def stream(self, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-        """The parts of an answer. Raises as ``infer`` does, between any two of them."""
-        return self._parts(inputs)
+    def stream(self, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Iterator[tuple[Tensor, ...]]:
+        """The parts of an answer. Raises as ``infer`` does, between any two of them.
 
-    def _parts(self, inputs: Sequence[Tensor]) -> Generator[tuple[Tensor, ...], None, None]:
+        A ``predict`` that takes a second argument is given the request's ``parameters`` in it.
+        """
+        return self._parts(inputs, parameters)
+
+    def _parts(
+        self, inputs: Sequence[Tensor], parameters: Mapping[str, Any]
+    ) -> Generator[tuple[Tensor, ...], None, None]:
         # The mode belongs to the thread, which does other work between two parts.
         with _computing():
-            parts = self._predicted(inputs)
+            value = self._preprocessed(inputs)
+            predict = self.handler.predict
+            parts = predict(value, parameters) if self.takes_parameters else predict(value)
         try:
             while True:
                 with _computing():
@@ -93,9 +102,8 @@ class HandlerProgram:
         finally:
             parts.close()
 
-    def _predicted(self, inputs: Sequence[Tensor]) -> Any:
-        value: Any = {tensor.name: tensor.array for tensor in inputs}
-        return self._staged("predict", self._staged("preprocess", value))
+    def _preprocessed(self, inputs: Sequence[Tensor]) -> Any:
+        return self._staged("preprocess", {tensor.name: tensor.array for tensor in inputs})
 
     def _staged(self, stage: str, value: Any) -> Any:
         step = getattr(self.handler, stage, None)
@@ -177,7 +185,9 @@ def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract
         raise Refusal("NotAModel", f"{found.__name__}.predict is async: it must be a function or a generator")
     streams = inspect.isgeneratorfunction(found.predict)
     signature = Signature(contract.inputs, contract.outputs, batched=False, streams=streams)
-    return _settled(HandlerProgram(handler, signature, device.type != "cpu"))
+    takes_parameters = streams and len(inspect.signature(handler.predict).parameters) > 1
+    program = HandlerProgram(handler, signature, device.type != "cpu", takes_parameters=takes_parameters)
+    return _settled(program)
 
 
 def _settled(program: HandlerProgram) -> LoadedModel:
@@ -189,7 +199,8 @@ def _settled(program: HandlerProgram) -> LoadedModel:
         journal.record("handler-not-probed", "warning", text=text)
         return LoadedModel(program, None)
     observation, free = seen
-    for spec, actual in zip(signature.outputs, observation.outputs, strict=True):
+    # A stream may have no part at all for a made-up input.
+    for spec, actual in zip(signature.outputs, observation.outputs, strict=not signature.streams):
         if len(spec.shape) != len(actual.shape):
             raise Refusal(
                 "ContractMismatch",

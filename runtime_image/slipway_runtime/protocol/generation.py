@@ -49,6 +49,7 @@ def decode_generate(body: bytes | bytearray | memoryview, signature: Signature) 
         timeout=timeout_of(parameters),
         priority=priority_of(parameters),
         repeatable=is_repeatable(parameters),
+        parameters=parameters,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -50,8 +49,7 @@ class _Head(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Head)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedOutput:
+class RequestedOutput(msgspec.Struct, frozen=True):
     """An output the client asked for; ``classes`` > 0 wants the top classes instead of the tensor."""
 
     name: str
@@ -59,8 +57,7 @@ class RequestedOutput:
     classes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class InferRequest:
+class InferRequest(msgspec.Struct, frozen=True, eq=False):
     """A decoded request. ``outputs`` None means all; ``timeout`` is in seconds, None for the server's."""
 
     inputs: tuple[Tensor, ...]
@@ -72,12 +69,14 @@ class InferRequest:
     """1 goes first, then 2 and so on; 0, none given, goes last."""
     repeatable: bool = True
     """Whether an answer that another request got may do: not within a sequence, and not against the client's wish."""
+    parameters: Parameters | None = None
+    """All parameters, where the model may want to see them."""
 
     def within(self, seconds: float | None) -> InferRequest:
         """The request with a timeout of at most ``seconds``."""
         if seconds is None or (self.timeout is not None and self.timeout <= seconds):
             return self
-        return replace(self, timeout=max(seconds, _MICROSECOND))
+        return msgspec.structs.replace(self, timeout=max(seconds, _MICROSECOND))
 
 
 def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
@@ -183,10 +182,10 @@ def parse_datatype(name: str, word: str) -> Datatype:
 
 def check_shape(name: str, shape: Sequence[int]) -> Shape:
     """The shape of the input ``name``, if it is one. Raises RequestFailure (400)."""
-    if len(shape) > MAX_RANK or any(size < 0 for size in shape):
+    if len(shape) > MAX_RANK or (shape and min(shape) < 0):
         raise invalid(f"input '{name}': a shape has up to {MAX_RANK} dimensions of 0 or more")
     # The largest dimension counts even when another one is 0, or reshape would overflow.
-    if math.prod(size for size in shape if size) > MAX_ELEMENTS:
+    if math.prod(filter(None, shape)) > MAX_ELEMENTS:
         raise invalid(f"input '{name}': more than {MAX_ELEMENTS} elements")
     return tuple(shape)
 
@@ -265,12 +264,15 @@ def is_repeatable(parameters: Parameters) -> bool:
 
 def check_against(signature: Signature, request: InferRequest) -> None:
     """Refuse (400, naming the tensor) what does not fit the model, before it joins a batch."""
-    names = {tensor.name for tensor in request.inputs}
+    inputs = request.inputs
     for spec in signature.inputs:
-        if spec.name not in names:
+        for tensor in inputs:
+            if tensor.name == spec.name:
+                break
+        else:
             raise invalid(f"input '{spec.name}' is missing")
     rows = -1
-    for tensor in request.inputs:
+    for tensor in inputs:
         known = signature.input(tensor.name)
         if known is None:
             raise invalid(f"unknown input '{tensor.name}'")
@@ -281,7 +283,9 @@ def check_against(signature: Signature, request: InferRequest) -> None:
             if rows not in (-1, tensor.shape[0]):
                 raise invalid(f"input '{tensor.name}': {tensor.shape[0]} rows, another input has {rows}")
             rows = tensor.shape[0]
+    if request.outputs is None or signature.open:
+        return
     known_outputs = {spec.name for spec in signature.outputs}
-    for output in request.outputs or ():
-        if not signature.open and output.name not in known_outputs:
+    for output in request.outputs:
+        if output.name not in known_outputs:
             raise invalid(f"unknown output '{output.name}'")

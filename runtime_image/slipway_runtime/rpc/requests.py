@@ -86,6 +86,7 @@ def decode_infer(data: memoryview) -> RpcRequest:
         binary_outputs=True,
         priority=priority_of(read.parameters),
         repeatable=not read.parameters or is_repeatable(read.parameters),
+        parameters=read.parameters,
     )
     return RpcRequest(read.model, read.version, request, read.parameters.get(FINAL_RESPONSE_WANTED) is True)
 

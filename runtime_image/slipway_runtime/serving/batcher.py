@@ -141,6 +141,9 @@ class Batcher:
             job.finish(unavailable("the server is shutting down"))
         self._metrics.queue_depth.set(0)
 
+    def forget(self) -> None:
+        """Drop the answers that are kept: there are none."""
+
     def _count_down(self, done: Callable[[Outcome], None], outcome: Outcome) -> None:
         self._unfinished -= 1
         done(outcome)

@@ -54,6 +54,9 @@ class Batching(Protocol):
     def refuse_waiting(self) -> None:
         """Answer all that still waits with 503."""
 
+    def forget(self) -> None:
+        """Drop the answers that are kept."""
+
 
 class Phase(Enum):
     """The life of a model. While DRAINING it still serves; when CLOSING it refuses requests that begin then."""
@@ -184,6 +187,11 @@ class ModelService:
         """Requests taken and not answered."""
         return max(self._pending, 0 if self._batcher is None else self._batcher.unfinished)
 
+    def forget_answers(self) -> None:
+        """Another model takes this one's place: keep no answers for it to give when it comes back."""
+        if self._batcher is not None:
+            self._batcher.forget()
+
     def refuse_waiting(self) -> None:
         """Answer everything that still waits with 503."""
         if self._batcher is not None:
@@ -198,6 +206,7 @@ class ModelService:
     def release(self) -> None:
         """Free the model, on the threads that ran it; nothing may be unfinished."""
         self.phase = Phase.RELEASED
+        self.forget_answers()
         boxes = [(instance.executor, [instance.model]) for instance in self._instances]
         self._instances, self._model, self._batcher = (), None, None
         for executor, box in boxes:

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from slipway_runtime import journal
 from slipway_runtime.metrics.recorder import ServingMetrics
@@ -39,8 +39,8 @@ _STALL = 60.0
 class StreamingModel(Protocol):
     """A model that answers in parts."""
 
-    def stream(self, inputs: Sequence[Tensor]) -> Iterator[Outputs]:
-        """The parts of the answer; closed early when nobody wants the rest."""
+    def stream(self, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Iterator[Outputs]:
+        """The parts of the answer to a request with ``parameters``; closed early when nobody wants the rest."""
 
 
 @dataclass(eq=False)
@@ -271,7 +271,7 @@ def _run_slice(stream: Stream, model: StreamingModel) -> _Slice:
     begun = time.perf_counter()
     try:
         if stream.iterator is None:
-            stream.iterator = model.stream(stream.request.inputs)
+            stream.iterator = model.stream(stream.request.inputs, stream.request.parameters or {})
         while stream.room > 0 and not stream.over and time.perf_counter() - begun < _SLICE:
             stream.buffer.append(next(stream.iterator))
             if not stream.told:
