@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol, cast
 
@@ -20,6 +21,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _VERSIONS = ("1.1", "1.0")
 # The most that the event loop reads at once.
 _READ_SIZE = 256 * 1024
+_SHORT_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,17 @@ class Bounds:
     linger: float = 1.0
     memory: ByteBudget = field(default_factory=lambda: ByteBudget(0))
     """What the bodies on all connections share."""
+
+
+def _key_of(name: bytes) -> str:
+    """A header's name as it is looked up."""
+    return _short_key(name) if len(name) <= _SHORT_NAME else name.decode("latin-1").lower()
+
+
+@lru_cache(maxsize=1024)
+def _short_key(name: bytes) -> str:
+    # Clients send few different names; long ones are not kept, they could fill the memory.
+    return name.decode("latin-1").lower()
 
 
 class Handler(Protocol):
@@ -162,15 +175,14 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header."""
         exchange = self._current()
+        headers, bounds = exchange.headers, self._bounds
         self._header_bytes += len(name) + len(value)
-        too_many = len(exchange.headers) >= self._bounds.max_headers
-        if too_many or self._header_bytes > self._bounds.max_header_bytes:
+        if len(headers) >= bounds.max_headers or self._header_bytes > bounds.max_header_bytes:
             raise _headers_too_large()
         if exchange.method:
             return  # trailers come after all decisions that headers take part in
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        earlier = exchange.headers.get(key)
-        exchange.headers[key] = text if earlier is None else f"{earlier}, {text}"
+        key, text = _key_of(name), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """The head is complete; a body may follow."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 
@@ -24,14 +24,13 @@ HEAD_LENGTH = "Inference-Header-Content-Length"
 Header = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, eq=False):
     """An HTTP answer without its framing: ``body`` in parts, so that tensors need no copying."""
 
     status: HTTPStatus = HTTPStatus.OK
     body: tuple[bytes | memoryview, ...] = ()
     content_type: str = JSON
-    headers: tuple[Header, ...] = field(default=())
+    headers: tuple[Header, ...] = ()
 
     @property
     def size(self) -> int:

@@ -30,17 +30,14 @@ class Executor:
         self._started_at: float | None = None
         # A daemon: a model that hangs must not keep a drained process alive.
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
-        self._thread.start()
-
-    @property
-    def alive(self) -> bool:
+        self.alive = True
         """Whether the thread still runs; a server whose executor died is not ready."""
-        return self._thread.is_alive()
+        self._thread.start()
 
     def responsive(self, patience: float) -> bool:
         """Whether the thread lives and has been in the model for less than ``patience`` seconds."""
         begun = self._started_at
-        return self._thread.is_alive() and (begun is None or time.monotonic() - begun < patience)
+        return self.alive and (begun is None or time.monotonic() - begun < patience)
 
     def submit(self, work: Work, finish: Finish) -> None:
         """Run ``work`` on the thread, then ``finish(result, error)`` on the event loop."""
@@ -83,6 +80,12 @@ class Executor:
         return self._reported
 
     def _run(self) -> None:
+        try:
+            self._work_off()
+        finally:
+            self.alive = False
+
+    def _work_off(self) -> None:
         unprepared = self._prepared()
         while (item := self._work.get()) is not None:
             work, finish = item

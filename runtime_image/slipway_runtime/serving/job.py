@@ -67,5 +67,7 @@ def batch_key(signature: Signature, request: InferRequest) -> tuple[int, GroupKe
         )
         if not fits or len({tensor.shape[0] for tensor in tensors}) != 1:
             return 1, None
-    key = tuple(sorted((tensor.name, str(tensor.datatype), tensor.shape[1:]) for tensor in tensors))
-    return tensors[0].shape[0], key
+    parts: list[tuple[str, str, tuple[int, ...]]] = [(one.name, one.datatype, one.shape[1:]) for one in tensors]
+    if len(parts) > 1:
+        parts.sort()
+    return tensors[0].shape[0], tuple(parts)
