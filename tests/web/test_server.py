@@ -1,9 +1,11 @@
+import asyncio
 import copy
 import re
 
 import aiohttp
 import pytest
 from slipway.kube.kinds import MODEL_DEPLOYMENT
+from slipway.web.answers import AT_ONCE, FRESH
 from slipway.web.server import POLICY
 from yarl import URL
 
@@ -59,6 +61,28 @@ async def test_one_object_with_its_past():
     assert answer["history"][0]["outcome"] == "Promoted"
     assert answer["rollout"]["to"] == "v2"
     assert {entry["name"] for entry in answer["versions"]} == {"v1", "v2"}
+
+
+async def test_a_long_table_leaves_the_event_loop_its_turns_and_is_made_once_for_all_readers():
+    scene = Scene()
+    for number in range(100):
+        scene.put(name=f"m{number}", uid=f"u{number}")
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other_work())
+    first, second = await asyncio.gather(*(scene.answers.overview(scene.world.now) for _ in range(2)))
+    task.cancel()
+    assert turns >= 100 // AT_ONCE
+    assert first is second
+    assert len(first) == 100
+    scene.put(name="another", uid="another")
+    assert len(await scene.answers.overview(scene.world.now + FRESH)) == 101
 
 
 async def test_the_spec_is_not_told():

@@ -1,14 +1,15 @@
 """The JSON documents behind the page, made of cached objects and their records. The spec is not part of them."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import log10
-from typing import Any
+from typing import Any, TypeVar
 
 from slipway.api.conditions import find_condition
 from slipway.api.spec import ModelDeploymentSpec
-from slipway.api.status import ConditionType, ModelDeploymentStatus
+from slipway.api.status import ConditionType, ModelDeploymentStatus, Stage
 from slipway.api.validation import validate
 from slipway.cli.outlook import next_lines
 from slipway.kube.cache import Cache
@@ -18,16 +19,20 @@ from slipway.web.records import Record, Records
 
 __all__ = ["Answers"]
 
-READ = 2000
+T = TypeVar("T")
+
+READ = 4000
 """Objects of which the parsed form is kept."""
+FRESH = 1.0
+"""Seconds for which all readers of the table share one answer."""
+AT_ONCE = 5
+"""Rows after which the event loop has its turn: reconciles come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     version: str
     status: ModelDeploymentStatus
-    spec: ModelDeploymentSpec | None
-    """None where it is not valid."""
     problem: str = ""
     """Why the status cannot be read."""
 
@@ -39,12 +44,26 @@ class Answers:
         self._cache = cache
         self._records = records
         self._parsed: OrderedDict[str, _Parsed] = OrderedDict()
+        self._specs: OrderedDict[str, tuple[int, ModelDeploymentSpec | None]] = OrderedDict()
+        self._listing = asyncio.Lock()
+        self._listed: tuple[float, list[dict[str, Any]]] | None = None
 
-    def overview(self, now: float) -> list[dict[str, Any]]:
-        """All objects by namespace and name, a row of the table each."""
-        keys = sorted(self._cache.keys(MODEL_DEPLOYMENT))
-        found = ((key, self._cache.get(MODEL_DEPLOYMENT, key)) for key in keys)
-        return [self._summary(key, obj, now) for key, obj in found if obj is not None]
+    async def overview(self, now: float) -> list[dict[str, Any]]:
+        """All objects by namespace and name, a row of the table each; at most a second old."""
+        async with self._listing:
+            if self._listed is None or not 0 <= now - self._listed[0] < FRESH:
+                self._listed = now, await self._rows(now)
+            return self._listed[1]
+
+    async def _rows(self, now: float) -> list[dict[str, Any]]:
+        rows = []
+        for place, key in enumerate(sorted(self._cache.keys(MODEL_DEPLOYMENT)), start=1):
+            obj = self._cache.get(MODEL_DEPLOYMENT, key)
+            if obj is not None:
+                rows.append(self._summary(key, obj, now))
+            if place % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return rows
 
     def detail(self, key: Key, now: float, after: float = 0.0) -> dict[str, Any] | None:
         """Everything about one object, with the samples after a time (seconds since the epoch); None without it."""
@@ -65,7 +84,7 @@ class Answers:
             "rollout": status.get("rollout"),
             "versions": [_without(entry, "plans", "coldStart", "trend", "capacity") for entry in status["versions"]],
             "checks": [_without(check, "harmLog", "safeLog", "pods", "badPods") for check in status["analysis"]],
-            "bounds": _bounds(parsed.spec),
+            "bounds": _bounds(self._spec(obj)),
             "history": list(reversed(status["history"])),
             "scaling": list(reversed(status["scaling"])),
             "conditions": status["conditions"],
@@ -75,7 +94,9 @@ class Answers:
     def _summary(self, key: Key, obj: Mapping[str, Any], now: float) -> dict[str, Any]:
         parsed = self._parse(obj)
         status, ready = parsed.status, find_condition(parsed.status.conditions, ConditionType.READY)
-        generation = int(obj["metadata"].get("generation") or 0)
+        generation, rollout = _generation(obj), status.rollout
+        # Reading a spec takes milliseconds, and only what is on its way needs it.
+        spec = self._spec(obj) if rollout is not None and rollout.stage is not Stage.FINISHED else None
         return {
             "namespace": key.namespace,
             "name": key.name,
@@ -86,7 +107,7 @@ class Answers:
             "replicas": status.replicas,
             "reason": "StatusUnreadable" if parsed.problem else ready.reason if ready else "",
             "message": parsed.problem or (ready.message if ready else ""),
-            "next": next_lines(key.name, parsed.spec, status, generation, now),
+            "next": next_lines(key.name, spec, status, generation, now),
         }
 
     def _parse(self, obj: Mapping[str, Any]) -> _Parsed:
@@ -95,15 +116,33 @@ class Answers:
         if known is not None and known.version == version:
             self._parsed.move_to_end(uid)
             return known
-        spec = validate(obj).spec
         try:
-            parsed = _Parsed(version, ModelDeploymentStatus.from_wire(obj.get("status")), spec)
+            parsed = _Parsed(version, ModelDeploymentStatus.from_wire(obj.get("status")))
         except ValueError:
-            parsed = _Parsed(version, ModelDeploymentStatus(), spec, "the status is not of a form that can be read")
-        self._parsed[uid] = parsed
-        while len(self._parsed) > READ:
-            self._parsed.popitem(last=False)
+            parsed = _Parsed(version, ModelDeploymentStatus(), "the status is not of a form that can be read")
+        _keep(self._parsed, uid, parsed)
         return parsed
+
+    def _spec(self, obj: Mapping[str, Any]) -> ModelDeploymentSpec | None:
+        """The spec; None where it is not valid."""
+        uid, generation = uid_of(obj), _generation(obj)
+        known = self._specs.get(uid)
+        if known is not None and known[0] == generation:
+            return known[1]
+        spec = validate(obj).spec
+        _keep(self._specs, uid, (generation, spec))
+        return spec
+
+
+def _keep(kept: OrderedDict[str, T], uid: str, value: T) -> None:
+    kept[uid] = value
+    kept.move_to_end(uid)
+    while len(kept) > READ:
+        kept.popitem(last=False)
+
+
+def _generation(obj: Mapping[str, Any]) -> int:
+    return int(obj["metadata"].get("generation") or 0)
 
 
 def _bounds(spec: ModelDeploymentSpec | None) -> dict[str, float]:

@@ -151,8 +151,10 @@ class Records:
         return record
 
     def _make_room(self, at_rest: bool) -> bool:
+        if at_rest:
+            return False
         resting = next((place for place, other in self._records.items() if other.at_rest), None)
-        if at_rest or resting is None:
+        if resting is None:
             return False
         del self._records[resting]
         return True

@@ -59,7 +59,7 @@ async def serve_page(
 
     async def overview(_: web.Request) -> web.Response:
         now = wall()
-        return _json({"at": now, "leading": leading(), "items": answers.overview(now)})
+        return _json({"at": now, "leading": leading(), "items": await answers.overview(now)})
 
     async def detail(request: web.Request) -> web.Response:
         now, key = wall(), Key(request.match_info["namespace"], request.match_info["name"])
