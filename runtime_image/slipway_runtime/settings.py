@@ -153,6 +153,8 @@ class RepositorySettings:
     folder: Path | None = None
     """One subfolder per model, with one model or a subfolder for each version in it."""
     control: ControlPolicy = ControlPolicy.NONE
+    token_file: Path | None = None
+    """Holds the bearer token that requests to load and unload must carry; None: none."""
     allow_changes: bool = False
     """Requests to load a model may say from where and as which version."""
     allow_signature_changes: bool = False

@@ -122,6 +122,35 @@ def test_models_do_not_change_on_request_unless_told(several: RepositoryServer, 
         assert server.infer() == 5
 
 
+def test_a_token_may_be_asked_for(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    rules = replace(EXPLICIT, token_file=token)
+    with (
+        RepositoryServer(model(write(tmp_path / "a", 2)), rules=rules) as server,
+        triton.InferenceServerClient(server.address) as http,
+        triton_grpc.InferenceServerClient(server.grpc_address) as grpc,
+    ):
+        for content, header, code in (
+            (None, "Bearer secret", "503"),
+            ("", "Bearer ", "401"),
+            ("secret\n", "", "401"),
+            ("secret\n", "Bearer secrets", "401"),
+            ("secret\n", "Basic secret", "401"),
+        ):
+            if content is not None:
+                token.write_text(content)
+            for change in (http.load_model, http.unload_model):
+                with pytest.raises(InferenceServerException) as caught:
+                    change("m", headers={"Authorization": header})
+                assert caught.value.status() == code
+        with pytest.raises(InferenceServerException, match="UNAUTHENTICATED"):
+            grpc.unload_model("m")
+        assert server.infer() == 2
+        http.load_model("m", headers={"Authorization": "Bearer secret"})
+        grpc.unload_model("m", headers={"authorization": "bearer secret"})
+        assert server.index()["m:1"] == ("UNAVAILABLE", "unloaded")
+
+
 def load_over_http(server: RepositoryServer) -> list[Any]:
     with triton.InferenceServerClient(server.address) as client:
         client.unload_model("m")
@@ -316,6 +345,19 @@ def test_instances_compute_at_once(tmp_path: Path) -> None:
         assert server.on_loop(lambda: server.repository.find("m").serving()[1].waiting) == 1
         (tmp_path / "gate" / "open").touch()
         assert [answer.result() for answer in answers] == [2, 2, 2]
+
+
+def test_a_model_that_hangs_makes_the_server_unready(tmp_path: Path) -> None:
+    with RepositoryServer(model(write_waiting(tmp_path / "a", 2))) as server, ThreadPoolExecutor() as pool:
+        server.on_loop(lambda: setattr(server.repository.find("m"), "patience", 0.1))
+        (tmp_path / "gate").mkdir()
+        answer = pool.submit(server.infer)
+        await_condition(lambda: server.ask("GET", "/v2/health/ready")[0] == 400)
+        assert server.ask("GET", "/v2/health/live")[0] == 200
+        assert server.index()["m:1"][0] == "UNAVAILABLE"
+        (tmp_path / "gate" / "open").touch()
+        assert answer.result() == 2
+        assert server.ask("GET", "/v2/health/ready")[0] == 200
 
 
 def test_new_code_is_not_mixed_with_the_old(tmp_path: Path) -> None:

@@ -163,7 +163,9 @@ class Router:
             raise invalid("'parameters' must be an object")
         if self._control is None:
             raise forbidden("this server does not change its models")
-        work = self._control.load(model, parameters) if action == "load" else self._control.unload(model)
+        token = exchange.headers.get("authorization", "")
+        control = self._control
+        work = control.load(model, parameters, token) if action == "load" else control.unload(model, token)
         task = asyncio.get_running_loop().create_task(_answered(exchange, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -24,6 +24,11 @@ def invalid(text: str) -> RequestFailure:
     return RequestFailure(HTTPStatus.BAD_REQUEST, text)
 
 
+def unauthenticated(text: str) -> RequestFailure:
+    """401: the request does not say, or prove, whose it is."""
+    return RequestFailure(HTTPStatus.UNAUTHORIZED, text)
+
+
 def forbidden(text: str) -> RequestFailure:
     """403: the server was not told to allow this."""
     return RequestFailure(HTTPStatus.FORBIDDEN, text)

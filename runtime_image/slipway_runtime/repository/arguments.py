@@ -36,6 +36,8 @@ def add_arguments(
     serve.add_argument("--cuda-devices", default="", help="numbers of GPUs, as 0,1: a copy of each model on each")
     text = "explicit: requests may load and unload models; none: they are refused"
     serve.add_argument("--model-control", type=ControlPolicy, default=rules.control, help=text)
+    text = "file with the bearer token that these requests must carry"
+    serve.add_argument("--model-control-token", type=Path, metavar="FILE", help=text)
     text = "with --model-control explicit: requests may also say from where a model is loaded"
     serve.add_argument("--allow-repository-changes", action="store_true", help=text)
     text = "let a model take the place of one with other inputs or outputs"
@@ -75,13 +77,15 @@ def models_of(given: argparse.Namespace, template: ModelSettings) -> tuple[Model
 
 def repository_settings(given: argparse.Namespace) -> RepositorySettings:
     """Who may change the models. Raises Refusal (64)."""
-    if given.allow_repository_changes and given.model_control is not ControlPolicy.EXPLICIT:
-        raise _bad("--allow-repository-changes is for --model-control explicit")
+    for flag in ("allow_repository_changes", "model_control_token"):
+        if getattr(given, flag) and given.model_control is not ControlPolicy.EXPLICIT:
+            raise _bad(f"--{flag.replace('_', '-')} is for --model-control explicit")
     if given.watch is not None and given.watch <= 0:
         raise _bad("--watch must be more than 0")
     return RepositorySettings(
         folder=None if given.repository is None else given.repository.resolve(),
         control=given.model_control,
+        token_file=given.model_control_token,
         allow_changes=given.allow_repository_changes,
         allow_signature_changes=given.allow_signature_changes,
         allow_no_models=given.allow_no_models,

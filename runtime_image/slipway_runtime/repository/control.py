@@ -8,15 +8,24 @@ takes no time, and freed when it is neither needed nor in use.
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from slipway_runtime import journal
 from slipway_runtime.artefact.digest import digest_of
 from slipway_runtime.artefact.location import expected_digest, local_path
-from slipway_runtime.protocol.failures import RequestFailure, forbidden, invalid, not_found, unavailable
+from slipway_runtime.protocol.failures import (
+    RequestFailure,
+    forbidden,
+    invalid,
+    not_found,
+    unauthenticated,
+    unavailable,
+)
 from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.repository.catalogue import Catalogue
 from slipway_runtime.repository.loader import Loader
@@ -87,9 +96,12 @@ class ModelControl:
         for task in self._tasks:
             task.cancel()
 
-    async def load(self, name: str, parameters: dict[str, Any]) -> None:
-        """Load a model, or load it anew, as a request says. Raises RequestFailure; then all is as before."""
-        self._permit("load")
+    async def load(self, name: str, parameters: dict[str, Any], authorization: str = "") -> None:
+        """Load a model, or load it anew, as a request says. Raises RequestFailure; then all is as before.
+
+        ``authorization`` is the header of that name.
+        """
+        await self._permit("load", authorization)
         request = LoadRequest.of(parameters)
         if request.changes_source and not self._rules.allow_changes:
             raise forbidden("uri, version and signature of a model are not taken from requests by this server")
@@ -99,16 +111,19 @@ class ModelControl:
             raise invalid("a version is made of letters, digits, . _ -")
         await self._change(self._load(name, request))
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, authorization: str = "") -> None:
         """Serve the model no more; its requests are finished. Raises RequestFailure."""
-        self._permit("unload")
+        await self._permit("unload", authorization)
         if not self._repository.places(name):
             raise not_found(f"there is no model '{name}' here")
         await self._change(self._unload(name))
 
-    def _permit(self, what: str) -> None:
+    async def _permit(self, what: str, authorization: str) -> None:
         if self._rules.control is not ControlPolicy.EXPLICIT:
             raise forbidden(f"this server does not {what} models on request: see --model-control")
+        if self._rules.token_file is not None:
+            # Read each time: secrets are replaced while servers run.
+            await asyncio.to_thread(_check_token, self._rules.token_file, authorization)
         if self._closed:
             raise unavailable("the server is shutting down")
 
@@ -230,6 +245,18 @@ class ModelControl:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Refusal | RequestFailure):
             journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
+
+
+def _check_token(file: Path, authorization: str) -> None:
+    """Raises RequestFailure (401, 503) unless the header carries the token in the file."""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise unavailable("the token that is asked for cannot be read here") from error
+    scheme, _, given = authorization.partition(" ")
+    right = hmac.compare_digest(given.strip().encode(), token.encode())
+    if not token or scheme.lower() != "bearer" or not right:
+        raise unauthenticated("a bearer token is needed to load and unload models")
 
 
 async def _local_digest(model: ModelSettings) -> str:

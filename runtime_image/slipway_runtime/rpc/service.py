@@ -34,6 +34,7 @@ _SERVING, _NOT_SERVING = 1, 2
 _EMPTY = b""
 CODES = {
     HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
     HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -164,10 +165,11 @@ class RpcService:
                 name, parameters = model_change(data)
                 if self._control is None:
                     raise forbidden("this server does not change its models")
+                token = _metadata(context).get("authorization", "")
                 if method == "RepositoryModelLoad":
-                    await self._control.load(name, parameters)
+                    await self._control.load(name, parameters, token)
                 else:
-                    await self._control.unload(name)
+                    await self._control.unload(name, token)
                 return _EMPTY
             except RequestFailure as failure:
                 return await _abort(context, failure)
