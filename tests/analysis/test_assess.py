@@ -78,6 +78,20 @@ def test_slow_answers_are_harm():
     assert (result.verdict, result.harmful) == (Verdict.HARMFUL, "latency")
 
 
+@pytest.mark.parametrize("which", [CANDIDATE, STABLE])
+def test_requests_whose_time_nobody_measures_are_named(which):
+    """As of a Triton whose models have no histogram, and no proxy that is scraped."""
+    candidate, stable = fleet()
+    metrics = view(candidate, stable, 600.0)
+    mute = replace(metrics.of(which), latencies=())
+    metrics = replace(metrics, revisions={**metrics.revisions, which: mute})
+    result = look(metrics, analysis=BOTH)
+    errors, latency = result.checks
+    assert errors.reason != "NoHistogram"
+    assert (latency.verdict, latency.reason, result.reason) == (Verdict.UNDECIDED, "NoHistogram", "NoHistogram")
+    assert which in latency.message
+
+
 def test_equal_and_bad_versions_are_no_harm():
     assert follow(*fleet(0.1, 0.1), range(100, 1000, 30)).verdict is not Verdict.HARMFUL
 

@@ -42,7 +42,66 @@ async def test_triton():
     assert metrics.error_rate.value == pytest.approx(30 / 180)
     assert metrics.queue_depth.value == 4.0
     assert metrics.queue_time.value == pytest.approx(0.02)
-    assert {series.code for series in metrics.requests} == {"200", "500"}
+    assert {series.code for series in metrics.requests} == {"200", "500", "503"}
+
+
+async def test_a_request_that_its_client_gave_up_is_no_error_of_tritons():
+    cancelled = foreign("nv_inference_request_failure", line(50.0), reason="CANCELED", model="bert", version="1")
+    metrics = await revision(foreign("nv_inference_request_success", line(150.0), model="bert"), cancelled)
+    assert metrics.error_rate.value == 0.0
+    assert {series.code for series in metrics.requests} == {"200", "499"}
+
+
+async def test_of_a_repository_the_model_that_clients_ask_for_counts():
+    steps = [foreign("nv_inference_request_success", line(150.0), model=name) for name in ("tokens", "sentiment")]
+    assert (await revision(*steps)).served.value == pytest.approx(10.0)
+    assert (await revision(steps[0])).served.value == pytest.approx(10.0)
+
+
+async def test_tritons_histogram_is_in_milliseconds():
+    buckets = [
+        foreign("nv_inference_first_response_histogram_ms_bucket", line(15.0), model="bert", le=bound)
+        for bound in ("100", "500", "+Inf")
+    ]
+    metrics = await revision(foreign("nv_inference_request_success", line(15.0), model="bert"), *buckets)
+    assert {series.bound for series in metrics.latencies} == {0.1, 0.5, float("inf")}
+    assert 0.09 < metrics.latency_p99.value <= 0.1
+
+
+async def test_vllms_errors_are_those_of_its_http_server():
+    """The engine counts only what it finished; probes and listings are no inference."""
+    metrics = await revision(
+        foreign("vllm:request_success_total", line(45.0), finished_reason="stop"),
+        foreign("vllm:request_success_total", line(45.0), finished_reason="abort"),
+        foreign("vllm:request_success_total", line(45.0), finished_reason="error"),
+        foreign("http_requests_total", line(10.0), status="5xx", handler="/v1/completions", method="POST"),
+        foreign("http_requests_total", line(90.0), status="2xx", handler="/v1/completions", method="POST"),
+        foreign("http_requests_total", line(90.0), status="5xx", handler="/ping", method="GET"),
+    )
+    assert metrics.error_rate.value == pytest.approx(0.1)
+    assert metrics.arrivals.value == pytest.approx(100 / 15)
+
+
+async def test_a_scrape_that_failed_proves_nothing():
+    at_work = [(at, 0.0 if n % 2 else 1.0) for n, (at, _) in enumerate(flat(1.0))]
+    metrics = await revision(foreign("up", at_work))
+    assert metrics.scrapes == {"p-0": tuple(at for at, value in at_work if value)}
+    assert (await revision(foreign("up", flat(0.0)))).scrapes == {}
+
+
+async def test_series_of_one_code_stay_apart_where_targets_are_joined():
+    """A renamed job: what came before the new target is put in front, each series to its own."""
+    early, late = flat(0.0)[:10], flat(0.0)[10:]
+    series = []
+    for reason, height in (("BACKEND", 100.0), ("OTHER", 7.0)):
+        for job, times in (("old", early), ("new", late)):
+            found = foreign("nv_inference_request_failure", [(at, height) for at, _ in times], reason=reason)
+            found.labels["job"] = job
+            series.append(found)
+    metrics = await revision(*series)
+    assert sorted({value for counter in metrics.requests for _, value in counter.samples}) == [7.0, 100.0]
+    assert all(len({value for _, value in counter.samples}) == 1 for counter in metrics.requests)
+    assert len(metrics.requests) == 2
 
 
 @pytest.mark.parametrize("colon", [":", "_"])

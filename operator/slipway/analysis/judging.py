@@ -62,7 +62,10 @@ class Trial:
         ledger, lack, note = Ledger.of(before), self.silence, ""
         if self.metrics.available:
             source, note = self._source(tolerances)
-            if source is not None:
+            unmeasured = self._unmeasured(tolerances) if lack is None else ""
+            if unmeasured:
+                lack = Silence(Reason.NO_HISTOGRAM, unmeasured)
+            elif source is not None:
                 arms = (Source(self.candidate, source), Source(self.stable, source))
                 for window in closed_windows(self.metrics, arms, self.span(ledger)):
                     ledger = ledger.count(window, harm, safety)
@@ -101,6 +104,19 @@ class Trial:
             return None, f"the servers' histograms share no bound at or above {threshold:g}s" if known else ""
         note = "" if bound <= threshold + BOUND_TOLERANCE else wording.rounded_bound(threshold, bound)
         return lambda metrics: latency_series(metrics, bound), note
+
+    def _unmeasured(self, tolerances: Margin) -> str:
+        """Which version's requests are counted while nobody measures how long they take; empty for none."""
+        if tolerances.threshold is None:
+            return ""
+        for revision in self._arms:
+            metrics = self.metrics.of(revision)
+            if not metrics.latencies and any(value for series in metrics.requests for _, value in series.samples):
+                return (
+                    f"neither the servers of {revision} nor the mesh in front of them export a histogram of latencies:"
+                    " see docs/engines.md"
+                )
+        return ""
 
     def _verdict(
         self, check: Check, ledger: Ledger, harm: HarmTest, safety: SafetyTest, lack: Silence | None

@@ -16,6 +16,8 @@ class Reason(StrEnum):
     """Prometheus did not answer, or knows nothing of the pods."""
     METRICS_STALE = "MetricsStale"
     """The newest scrape is too old."""
+    NO_HISTOGRAM = "NoHistogram"
+    """Requests are counted, and nobody measures how long they take."""
     NO_VALUE = "NoValue"
     """The user's expression has no value."""
     NO_COMPARISONS = "NoComparisons"

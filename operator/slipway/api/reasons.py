@@ -151,6 +151,10 @@ REASONS: Mapping[str, Explanation] = {
         "Look at the expression in Prometheus; correct the bounds, or the version. Then retry.",
     ),
     "WithinBounds": Explanation("The value of a query is within its bounds, which is no statistical evidence."),
+    "NoHistogram": Explanation(
+        "Requests are counted, but neither the servers nor the mesh measure how long they take.",
+        "Have Prometheus scrape the proxies in front of the servers, or drop the latency check; see docs/engines.md.",
+    ),
     "NoValue": Explanation(
         "A query of the analysis has no value that could be judged.",
         "Try the expression in Prometheus; it must have one value, so aggregate it, for example with sum().",

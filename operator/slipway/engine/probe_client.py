@@ -66,6 +66,8 @@ class BoundedClient(InferenceServerClient):  # type: ignore[misc]
             connector=self._conn,
             timeout=ClientTimeout(total=timeout),
             auto_decompress=False,
+            # Without a word, aiohttp would ask for compression; Triton then compresses.
+            headers={"Accept-Encoding": "identity"},
             response_class=_BoundedResponse,
             middlewares=(self._keep_hold,),
         )

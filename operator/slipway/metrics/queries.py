@@ -31,7 +31,7 @@ def server_queries(evidence_range: float) -> tuple[str, ...]:
         'slipway_requests_total{shadow!="true"}' + reach,
         'slipway_request_duration_seconds_bucket{shadow!="true"}' + reach,
         f'{{__name__=~"{_LOAD}|slipway_executor_busy_seconds_total|slipway_shadow_comparisons_total"}}' + reach,
-        f'{{__name__=~"{FOREIGN_NAMES}",slipway_dev_revision!=""}}' + reach,
+        f'{{__name__=~"{FOREIGN_NAMES}",slipway_dev_engine!=""}}' + reach,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from slipway.api.samples import MISSING, MetricsView, Quality, RevisionMetrics, Sample
 from slipway.metrics.gpu import PodGpu, attribute
+from slipway.metrics.mesh import by_mesh, proxies_of, workloads_in
 from slipway.metrics.pods import Pace, PodKey, PodMetrics
 from slipway.metrics.presets import translated
 from slipway.metrics.revision import revision_metrics
@@ -48,24 +49,40 @@ class Answers:
     gpus: Any
     down: Any
     gateway: Any = ()
+    mesh: Any = ()
+    """Answers that proxies count by workload."""
 
 
 def read_answers(answers: Answers, now: float, rate_window: float, scrape_interval: float) -> Snapshot:
     """Build the snapshot; times in seconds. Raises :class:`slipway.metrics.traces.AnswerError` for unexpected JSON."""
-    pods = _pods(own for result in answers.servers for trace in parse(result) for own in translated(trace))
+    traces = [trace for result in answers.servers for trace in parse(result)]
+    pods = _pods(translated(traces))
+    proxies = proxies_of(parse(answers.mesh), workloads_in(traces)) if answers.mesh else {}
     gpus = attribute(parse(answers.gpus), now)
     down = {(trace.labels.get("namespace", ""), trace.labels.get("pod", "")) for trace in parse(answers.down)}
     models: dict[tuple[str, str], dict[PodKey, PodMetrics]] = {}
     for key, pod in pods.items():
         models.setdefault((key.namespace, key.model), {})[key] = pod
     views = {}
-    for (namespace, model), members in models.items():
-        interval = _scrape_interval(members.values(), scrape_interval)
-        pace = Pace(now, rate_window, interval, min(pod.scrapes[0] for pod in members.values()))
+    for namespace, model in {*models, *((workload.namespace, workload.model) for workload in proxies)}:
+        members = models.get((namespace, model), {})
+        counting = {
+            workload.revision: found
+            for workload, found in proxies.items()
+            if (workload.namespace, workload.model) == (namespace, model) and found
+        }
+        sources = (*members.values(), *(proxy for found in counting.values() for proxy in found))
+        if not sources:
+            continue
+        interval = _scrape_interval(sources, scrape_interval)
+        pace = Pace(now, rate_window, interval, min(source.scrapes[0] for source in sources))
         revisions = {
             revision: _revision(revision, members, gpus, down, pace)
             for revision in sorted({key.revision for key in members})
         }
+        for revision, found in counting.items():
+            own = revisions.get(revision) or RevisionMetrics(revision)
+            revisions[revision] = by_mesh(own, found, pace)
         views[namespace, model] = MetricsView(now, True, "", interval, revisions)
     return Snapshot(now, True, "", scrape_interval, views, _gateway(answers.gateway))
 

@@ -11,9 +11,10 @@ from requests import RequestException, Timeout, exceptions
 from urllib3.util.retry import Retry
 
 from slipway.metrics.custom import CustomQueries
+from slipway.metrics.mesh import mesh_query, workloads_in
 from slipway.metrics.queries import DOWN, gateway_query, gpu_query, server_queries
 from slipway.metrics.snapshot import Answers, Snapshot, read_answers
-from slipway.metrics.traces import AnswerError
+from slipway.metrics.traces import AnswerError, parse
 
 __all__ = ["PrometheusSource"]
 
@@ -21,8 +22,8 @@ LONGEST_ERROR = 300
 
 
 class PrometheusSource:
-    """Reads Prometheus: eight queries per snapshot, however many ModelDeployments there are, and one per expression
-    that a user has written into a check.
+    """Reads Prometheus: eight queries per snapshot, however many ModelDeployments there are, a ninth where some are
+    served by Triton or a custom server, and one per expression that a user has written into a check.
 
     Times are in seconds. ``rate_window`` is what rates are taken over, ``evidence_range`` how far raw scrapes reach
     back, ``timeout`` the longest a snapshot may take; ``scrape_interval`` is assumed where no scrapes have been seen.
@@ -42,6 +43,7 @@ class PrometheusSource:
             url=url.rstrip("/"), headers=dict(headers or {}), retry=Retry(total=0), timeout=timeout
         )
         self._queries = server_queries(evidence_range)
+        self._evidence_range = evidence_range
         self._rate_window = rate_window
         self._scrape_interval = scrape_interval
         self._timeout = timeout
@@ -75,7 +77,12 @@ class PrometheusSource:
         """Every query that a snapshot asks with the series that answer it; a text where Prometheus fails."""
         queries = (*self._queries, gateway_query(self._rate_window), gpu_query(), DOWN)
         try:
-            return [(query, await asyncio.to_thread(self._asked, query, now)) for query in queries]
+            answers = [(query, await asyncio.to_thread(self._asked, query, now)) for query in queries]
+            wanted = workloads_in(parse(answers[len(self._queries) - 1][1]))
+            if wanted:
+                query = mesh_query(wanted, self._evidence_range)
+                answers.append((query, await asyncio.to_thread(self._asked, query, now)))
+            return answers
         except (RequestException, PrometheusApiClientException) as error:
             return f"{self._connection.prometheus_host}: {type(error).__name__}"
 
@@ -90,10 +97,16 @@ class PrometheusSource:
         try:
             servers = tuple(self._ask(query, now) for query in self._queries)
             gateway = self._ask(gateway_query(self._rate_window), now)
-            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now), gateway)
+            mesh = self._ask_mesh(servers, now)
+            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now), gateway, mesh)
             return read_answers(answers, now, self._rate_window, self._scrape_interval)
         finally:
             self._reading.release()
+
+    def _ask_mesh(self, servers: Sequence[Any], now: float) -> object:
+        """What proxies count for the servers that do not do so well enough; the last query tells which there are."""
+        wanted = workloads_in(parse(servers[-1]))
+        return self._ask(mesh_query(wanted, self._evidence_range), now) if wanted else ()
 
     def _ask(self, query: str, now: float) -> object:
         answer: object = self._connection.custom_query(query, params={"time": f"{now:.3f}"})

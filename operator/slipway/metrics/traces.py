@@ -8,9 +8,10 @@ from typing import Any
 __all__ = ["AnswerError", "Trace", "finite", "parse", "stitch"]
 
 _METRIC_LABELS = frozenset(
-    {"__name__", "model", "version", "revision", "code", "shadow", "le", "candidate", "pair", "result"}
+    {"__name__", "model", "version", "revision", "code", "shadow", "le", "candidate", "pair", "result", "origin"}
 )
-"""Labels that the server itself gives; the others say who scraped it, and from where."""
+"""Labels that the server itself gives, ``origin`` being what another server's had besides; the others say who scraped
+it, and from where."""
 
 
 class AnswerError(Exception):

@@ -6,6 +6,7 @@ from typing import Any
 from slipway.api.spec import GROUP, KIND, VERSION
 
 __all__ = [
+    "ENGINE_LABEL",
     "MANAGED_BY",
     "MODEL_DEPLOYMENT_LABEL",
     "REVISION_LABEL",
@@ -23,6 +24,8 @@ MANAGED_BY = "slipway"
 MODEL_DEPLOYMENT_LABEL = f"{GROUP}/model-deployment"
 VERSION_LABEL = f"{GROUP}/version"
 REVISION_LABEL = f"{GROUP}/revision"
+ENGINE_LABEL = f"{GROUP}/engine"
+"""On pods of other servers than Slipway's own: whose metrics have other names, and no labels of ours."""
 
 
 @dataclass(frozen=True, slots=True)

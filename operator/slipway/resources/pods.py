@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from slipway.api.revisions import Revision
+from slipway.api.versions import Engine
 from slipway.resources.engines import Server, preset_of
 from slipway.resources.engines.server import SERVER
 from slipway.resources.environment import environment
-from slipway.resources.identity import Identity, RenderOptions, revision_labels
+from slipway.resources.identity import ENGINE_LABEL, Identity, RenderOptions, revision_labels
 from slipway.resources.overlay import lay_over
 
 __all__ = ["SERVER", "pod_template"]
@@ -24,6 +25,8 @@ def pod_template(identity: Identity, revision: Revision, options: RenderOptions)
     The user may change everything but the labels by which pods are selected and watched.
     """
     labels = revision_labels(identity, revision.version.name, revision.name)
+    if revision.runtime.engine is not Engine.SLIPWAY:
+        labels[ENGINE_LABEL] = revision.runtime.engine.value
     server = preset_of(revision.runtime.engine)(identity, revision, options)
     template = {
         "metadata": {"labels": labels, "annotations": _annotations(server)},
