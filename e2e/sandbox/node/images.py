@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from e2e.sandbox.binaries import cache_folder
+
 REPOSITORY_ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -44,6 +46,11 @@ DEFAULT_IMAGES: Mapping[str, Image] = {
     "sandbox-echo": Image(
         (sys.executable, "-m", "e2e.sandbox.node.echo"),
         env={"PYTHONPATH": _python_path(""), "PYTHONUNBUFFERED": "1"},
+    ),
+    # The real program, without its container.
+    "tritonserver": Image(
+        (sys.executable, "-m", "e2e.sandbox.triton"),
+        env={"PYTHONPATH": _python_path(""), "SLIPWAY_CACHE": str(cache_folder())},
     ),
     "python": Image((sys.executable,), env={"PYTHONUNBUFFERED": "1"}),
     "busybox": Image(("/bin/sh",)),

@@ -87,6 +87,8 @@ def _pods(pods_file: Path) -> Json:
             _replace([f"{PREFIX}_namespace"], "(.*)", "$1", "namespace"),
             _replace([f"{pod}_name"], "(.*)", "$1", "pod"),
             _replace([f"{pod}_node_name"], "(.*)", "$1", "node"),
+            # Whose pods they are: other servers than Slipway's do not know it.
+            {"action": "labelmap", "regex": f"{pod}_label_(slipway_dev_.+)"},
         ],
     }
 
