@@ -81,7 +81,7 @@ def started(peer: Peer, model: str, batch: int) -> Iterator[Server]:
     """A server with a model; all of its processes are gone when the block is left. Raises Failed, NotInstalled."""
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="slipway-bench-", ignore_cleanup_errors=True) as name:
-        launch = Launch(Path(name), _free_port(), _free_port(), model, batch)
+        launch = Launch(Path(name), *_free_ports(), model, batch)
         command = peer.start(launch)
         environment = {
             **os.environ,
@@ -109,11 +109,15 @@ def started(peer: Peer, model: str, batch: int) -> Iterator[Server]:
             _end(process, mark)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_ports() -> tuple[int, int, int]:
+    """Ports that are free now, all different."""
+    with contextlib.ExitStack() as probes:
+        found = []
+        for _ in range(3):
+            probe = probes.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            found.append(int(probe.getsockname()[1]))
+        return found[0], found[1], found[2]
 
 
 def _tree(mark: str) -> list[int]:

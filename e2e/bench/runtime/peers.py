@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
@@ -25,6 +25,7 @@ class Launch:
     folder: Path
     http_port: int
     grpc_port: int
+    spare_port: int
     model: str
     batch: int
 
@@ -96,7 +97,7 @@ def _mlserver(launch: Launch) -> Command:
         "host": "127.0.0.1",
         "http_port": launch.http_port,
         "grpc_port": launch.grpc_port,
-        "metrics_port": launch.http_port + 1,
+        "metrics_port": launch.spare_port,
         "parallel_workers": 0,
         "debug": False,
     }
@@ -121,7 +122,7 @@ def _triton(launch: Launch) -> Command:
 
 
 def _triton_batching(launch: Launch) -> Command:
-    return _triton(Launch(launch.folder, launch.http_port, launch.grpc_port, launch.model, max(launch.batch, 32)))
+    return _triton(replace(launch, batch=max(launch.batch, 32)))
 
 
 _NO_PROTOCOL = "does not speak the Open Inference Protocol, so no binary tensors"
