@@ -13,7 +13,7 @@ from slipway_runtime.metrics.sheet import Cells, SharedSheet, Sheet, shared_cell
 from slipway_runtime.telemetry.switches import BOARD_CELLS
 
 WORKER_VARIABLE = "SLIPWAY_WORKER"
-"""``SLOT/COUNT/FOLDER`` of a worker; absent in a server of one process."""
+"""``SLOT/COUNT/SUPERVISOR/FOLDER`` of a worker; absent in a server of one process."""
 _PR_SET_PDEATHSIG = 1
 _COMPLETE = BOARD_CELLS
 _FIRST_WORKER = BOARD_CELLS + 1
@@ -60,7 +60,7 @@ class Membership:
 
 def variable(slot: int, count: int, folder: Path) -> str:
     """The value of ``WORKER_VARIABLE`` for a worker."""
-    return f"{slot}/{count}/{folder}"
+    return f"{slot}/{count}/{os.getpid()}/{folder}"
 
 
 def membership() -> Membership | None:
@@ -68,15 +68,15 @@ def membership() -> Membership | None:
     told = os.environ.get(WORKER_VARIABLE)
     if told is None:
         return None
-    slot, count, folder = told.split("/", 2)
-    _end_with(os.getppid())
+    slot, count, supervisor, folder = told.split("/", 3)
+    _end_with(int(supervisor))
     place = Path(folder)
     return Membership(int(slot), int(count), Board(place, int(count)), SharedSheet(place, int(slot)))
 
 
-def _end_with(parent: int) -> None:
+def _end_with(supervisor: int) -> None:
     """Ask the system to end this process when its supervisor is killed, so that nobody keeps the ports."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
+    if os.getppid() != supervisor:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -55,6 +55,10 @@ class _Worker:
     next_start: float = 0.0
 
 
+def _this_program() -> list[str]:
+    return [sys.executable, *(f"-W{option}" for option in sys.warnoptions), "-m", "slipway_runtime"]
+
+
 @dataclass
 class Supervisor:
     """Runs ``count`` workers of one command line until a signal comes."""
@@ -68,6 +72,7 @@ class Supervisor:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     backoff: Backoff = field(default_factory=Backoff)
     clock: Callable[[], float] = time.monotonic
+    program: Sequence[str] = field(default_factory=_this_program)
 
     def run(self) -> ExitCode | int:
         """The exit code: 0 after a drain, or that of a worker that could not start. Raises Refusal."""
@@ -189,10 +194,9 @@ class Supervisor:
         share = str(max(1, usable_processors() // self.count))
         environment = dict.fromkeys(THREAD_VARIABLES, share) | dict(self.environment)
         environment[WORKER_VARIABLE] = variable(worker.slot, self.count, self._folder)
-        command = [sys.executable, *(f"-W{option}" for option in sys.warnoptions), "-m", "slipway_runtime"]
         # A terminal's Ctrl-C reaches the workers through us, once.
         worker.process = subprocess.Popen(  # noqa: S603 - our own program
-            [*command, *self.arguments, *self._flags], env=environment, start_new_session=True
+            [*self.program, *self.arguments, *self._flags], env=environment, start_new_session=True
         )
         worker.started = self.clock()
 
