@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload generate manifests docs clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload bench-operator generate manifests docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ bench-runtime: setup ## Compare the runtime with other servers, each in an envir
 
 bench-reload: setup ## Reload a model under load, and again and again: failures, latency, memory (2 minutes)
 	@$(BIN)/python -m e2e.bench.runtime_reload $(BENCH_ARGS)
+
+bench-operator: setup ## Create and roll out 1,000 ModelDeployments beside a bare client (hollow pods, 15 minutes)
+	@$(BIN)/python -m e2e.bench.operator_load $(BENCH_ARGS)
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
