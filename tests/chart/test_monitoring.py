@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from slipway.api.versions import Engine
 from slipway.engine.telemetry import Telemetry
+from slipway.resources.engines.server import default_ports
 from slipway.resources.identity import MANAGED_BY
 
 from e2e.sandbox.binaries import prometheus_path
@@ -88,3 +90,33 @@ def test_model_pods_are_selected_by_the_label_they_carry() -> None:
     [service] = of_kind(rendered(EVERYTHING), "Service")
     [scrape] = of_kind(rendered(EVERYTHING), "ServiceMonitor")
     assert scrape["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+
+def test_the_operator_may_ask_the_servers_of_every_engine() -> None:
+    [policy] = of_kind(rendered({"networkPolicy": {"enabled": True}}), "NetworkPolicy")
+    open_ports = {port["port"] for rule in policy["spec"]["egress"] if "to" in rule for port in rule["ports"]}
+    assert {default_ports(engine)["http"] for engine in Engine} <= open_ports
+
+
+def test_models_are_scraped_on_the_port_that_has_metrics_with_the_labels_of_pods(tmp_path: Path) -> None:
+    """Triton's are on another port than its answers; nobody's series but Slipway's own say whose they are."""
+    monitor = next(
+        obj for obj in of_kind(rendered(EVERYTHING), "PodMonitor") if obj["metadata"]["name"].endswith("models")
+    )
+    endpoints = {entry["port"]: entry["relabelings"] for entry in monitor["spec"]["podMetricsEndpoints"]}
+    assert set(endpoints) == {"http", "metrics"}
+    assert endpoints["http"] == endpoints["metrics"]
+    for rule in endpoints["http"]:
+        sources = rule.get("sourceLabels", [])
+        assert "__meta_kubernetes_pod_annotation_prometheus_io_port" not in sources, "a mesh rewrites it"
+    relabelings = [
+        {re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()}
+        for rule in endpoints["http"]
+    ]
+    job = {"job_name": "models", "static_configs": [{"targets": ["a:1"]}], "relabel_configs": relabelings}
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    answer = subprocess.run(
+        [str(prometheus_path().with_name("promtool")), "check", "config", str(tmp_path / "prometheus.yaml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -58,7 +58,9 @@ def test_ports_probes_and_metrics(engine: str, ports: dict[str, int], metrics: s
     pod = template(engine)
     container = server(pod)
     assert {port["name"]: port["containerPort"] for port in container["ports"]} == ports
-    assert pod["metadata"]["annotations"]["prometheus.io/port"] == metrics
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == metrics
+    assert annotations.get("slipway.dev/metrics-port") == (metrics if "metrics" in ports else None)
     probes = ("startupProbe", "readinessProbe", "livenessProbe")
     assert [container[name]["httpGet"] for name in probes] == [
         {"path": path, "port": "http"} for path in (ready, ready, live)
@@ -70,6 +72,13 @@ def test_the_service_leads_to_ports_by_name(engine: str) -> None:
     spec = spec_of(engine)
     [service] = of_kind(render(spec, canary(spec)), "Service")
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(80, "http"), (9000, "grpc")]
+
+
+def test_pods_say_what_scraping_has_to_know() -> None:
+    """Other servers' series have no labels of ours; those of pods are joined, and nothing new is on our own pods."""
+    for engine in FOREIGN:
+        assert template(engine)["metadata"]["labels"]["slipway.dev/engine"] == engine
+    assert "slipway.dev/engine" not in template("slipway")["metadata"]["labels"]
 
 
 def test_tritons_command_line() -> None:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from slipway.api.revisions import Revision
+from slipway.api.spec import GROUP
 from slipway.api.versions import Engine
 from slipway.resources.engines import Server, preset_of
 from slipway.resources.engines.server import SERVER
@@ -13,6 +14,8 @@ from slipway.resources.overlay import lay_over
 
 __all__ = ["SERVER", "pod_template"]
 
+METRICS_PORT = f"{GROUP}/metrics-port"
+"""Annotation of pods whose metrics have a port of their own."""
 DRAIN_MARGIN = 15
 """Seconds between the end of the server's own drain and the kubelet's SIGKILL."""
 STARTUP_SECONDS = 3600
@@ -38,12 +41,16 @@ def pod_template(identity: Identity, revision: Revision, options: RenderOptions)
 
 
 def _annotations(server: Server) -> dict[str, str]:
-    return {
+    annotations = {
         "kubectl.kubernetes.io/default-container": SERVER,
         "prometheus.io/path": "/metrics",
         "prometheus.io/port": str(server.metrics_port),
         "prometheus.io/scrape": "true",
     }
+    if "metrics" in server.ports:
+        # A mesh that merges metrics rewrites the other one; the chart's PodMonitor goes by this.
+        annotations[METRICS_PORT] = str(server.metrics_port)
+    return annotations
 
 
 def _pod_spec(revision: Revision, server: Server) -> dict[str, Any]:
