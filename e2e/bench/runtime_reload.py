@@ -1,6 +1,6 @@
-"""Reloading a model of 50 MB under 1,000 requests a second, and 100 reloads in a row: failures, latency and memory.
+"""Reloading a model of 50 MB under load, 100 reloads in a row, and a long run: failures, latency, memory.
 
-`make bench-reload` prints two tables. Every answer is checked: it is the old model's or the new one's, never neither.
+`make bench-reload` prints three tables. Every answer is checked: it is the old model's or the new one's, never neither.
 """
 
 import argparse
@@ -28,6 +28,9 @@ _HOST = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]
 _WEIGHTS = 12_500_000
 _MIB = 1 << 20
+_SOAK_RATE = 4000.0
+_SOAK_GOAL = 4.0
+"""MiB that a long run may add."""
 _CONFIG = """
 inputs: [{{name: x, datatype: FP32, shape: [-1, 4]}}]
 outputs: [{{name: y, datatype: FP32, shape: {shape}}}]
@@ -74,6 +77,10 @@ class Server:
         """Memory of the process in MiB."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
+
+    def descriptors(self) -> int:
+        """Open files and connections."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def ready(self) -> bool:
         """Whether the server says so."""
@@ -220,11 +227,38 @@ async def _repeat(server: Server, models: dict[str, Path], turns: list[tuple[str
     await asyncio.sleep(0.5)  # what was replaced last is freed
 
 
-async def _run(swap_count: int, rate: float, calm: float, loads: int) -> bool:
+async def soak(models: dict[str, Path], requests: int, rate: float) -> bool:
+    """Many requests, and a probe for every twenty of them; whether the server is no larger afterwards."""
+    async with served(models["two"]) as server:
+        load = SteadyLoad(_HOST, server.port, "/v2/models/m/infer", _BODY, rate)
+        probes = SteadyLoad(_HOST, server.port, "/v2/health/ready", b"", rate / 20, connections=2, method="GET")
+        sending = asyncio.gather(load.run(), probes.run())
+        # The first tenth fills the allocator's caches and opens the connections.
+        await load.answered(requests // 10)
+        first = server.resident(), server.descriptors()
+        await load.answered(requests)
+        last = server.resident(), server.descriptors()
+        load.stop()
+        probes.stop()
+        await sending
+        lost = failures(load.answers) + sum(answer.status != 200 for answer in probes.answers)
+    print(f"\n{len(load.answers)} requests and {len(probes.answers)} probes, failed: {lost}\n")
+    print("| | after a tenth | at the end |")
+    print("| --- | --- | --- |")
+    print(f"| memory (MiB) | {first[0]:.1f} | {last[0]:.1f} |")
+    print(f"| open files | {first[1]} | {last[1]} |")
+    return lost == 0 and last[0] - first[0] < _SOAK_GOAL and last[1] <= first[1]
+
+
+async def _run(given: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory(prefix="slipway-reload-") as folder:
         models = await asyncio.to_thread(write_models, Path(folder))
-        quick = await swaps(models, swap_count, rate, calm)
-        return await memory(models, loads) and quick
+        parts = [
+            await swaps(models, given.swaps, given.rate, given.calm),
+            await memory(models, given.loads),
+            await soak(models, given.requests, _SOAK_RATE),
+        ]
+        return all(parts)
 
 
 def main() -> int:
@@ -234,8 +268,8 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=1000.0, help="requests a second")
     parser.add_argument("--calm", type=float, default=10.0, help="seconds measured before the first swap")
     parser.add_argument("--loads", type=int, default=50)
-    given = parser.parse_args()
-    return 0 if uvloop.run(_run(given.swaps, given.rate, given.calm, given.loads)) else 1
+    parser.add_argument("--requests", type=int, default=200_000, help="of the long run at the end")
+    return 0 if uvloop.run(_run(parser.parse_args())) else 1
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Answer:
 
 @dataclass
 class SteadyLoad:
-    """Sends the same POST request over kept connections, `rate` times a second, until told to stop.
+    """Sends the same request over kept connections, `rate` times a second, until told to stop.
 
     A connection that the server closes in order, with "Connection: close", is opened anew; a request that gets no
     answer has the status 0.
@@ -33,8 +33,11 @@ class SteadyLoad:
     body: bytes
     rate: float
     connections: int = 16
+    method: str = "POST"
     answers: list[Answer] = field(default_factory=list)
     _stop: bool = False
+    _goal: int = 0
+    _reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Send until `stop`; every request has been answered, or has failed, when this ends."""
@@ -55,16 +58,26 @@ class SteadyLoad:
         """Send no more."""
         self._stop = True
 
+    async def answered(self, count: int) -> None:
+        """Wait until so many requests have been answered, or have failed."""
+        self._goal = count
+        self._reached.clear()
+        if len(self.answers) < count:
+            await self._reached.wait()
+
     def between(self, begin: float, end: float) -> list[Answer]:
         """The requests that were due in that time (monotonic seconds)."""
         return [answer for answer in self.answers if begin <= answer.due < end]
 
+    def _record(self, answer: Answer) -> None:
+        self.answers.append(answer)
+        if len(self.answers) >= self._goal:
+            self._reached.set()
+
     async def _work(self, queue: asyncio.Queue[float | None]) -> None:
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        request = (
-            f"POST {self.target} HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: {len(self.body)}\r\n\r\n".encode()
-            + self.body
-        )
+        lines = f"{self.method} {self.target} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(self.body)}"
+        request = ("\r\n".join(lines) + "\r\n\r\n").encode() + self.body
         while (due := await queue.get()) is not None:
             try:
                 if streams is None:
@@ -74,12 +87,12 @@ class SteadyLoad:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(_LENGTH)[2].partition(b"\r")[0])
                 body = await reader.readexactly(length)
-                self.answers.append(Answer(due, time.monotonic() - due, int(head[9:12]), body))
+                self._record(Answer(due, time.monotonic() - due, int(head[9:12]), body))
                 if b"connection: close" in head.lower():
                     writer.close()
                     streams = None
             except (OSError, asyncio.IncompleteReadError) as error:
-                self.answers.append(Answer(due, time.monotonic() - due, 0, repr(error).encode()))
+                self._record(Answer(due, time.monotonic() - due, 0, repr(error).encode()))
                 streams = None
         if streams is not None:
             streams[1].close()

@@ -6,8 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +15,13 @@ from slipway_runtime.refusal import Refusal
 from slipway_runtime.repository import arguments
 from slipway_runtime.settings import ModelSettings, parse_duration
 
-from e2e.bench.runtime_reload import Server, memory, served, write_models
+from e2e.bench.runtime_reload import Server, memory, served, soak, write_models
 from e2e.bench.steady_load import SteadyLoad
-from tests.runtime.harness import PATIENCE, await_condition, json_request
+from tests.runtime.harness import await_condition, json_request
 from tests.runtime.repository_server import write
 
 RATE = 400.0
 BODY = json_request(np.ones((1, 4)))
-
-
-async def come_true(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what is counted knows nothing of events
-            await asyncio.sleep(0.01)
-
-
-def busier(load: SteadyLoad, before: int) -> bool:
-    return len(load.answers) > before + RATE / 4
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +30,7 @@ async def steady(server: Server, target: str) -> AsyncIterator[SteadyLoad]:
     load = SteadyLoad("127.0.0.1", server.port, target, BODY, RATE, connections=8)
     sending = asyncio.create_task(load.run())
     try:
-        await come_true(lambda: len(load.answers) > RATE / 4)
+        await load.answered(100)
         yield load
     finally:
         load.stop()
@@ -60,7 +49,7 @@ async def test_reloads_under_load_fail_nothing(tmp_path: Path) -> None:
     async with served(places[0]) as server, steady(server, "/v2/models/m/infer") as load:
         for place in (places[1], places[0], places[1]):
             assert await asyncio.to_thread(server.load, place.as_uri()) == 200
-            await come_true(partial(busier, load, len(load.answers)))
+            await load.answered(len(load.answers) + 100)
     assert outcomes(load) == {(200, 2.0), (200, 3.0)}
 
 
@@ -84,6 +73,11 @@ async def test_a_drain_of_several_models_loses_no_request(tmp_path: Path) -> Non
 async def test_loads_and_failed_loads_keep_no_memory(tmp_path: Path) -> None:
     models = await asyncio.to_thread(write_models, tmp_path)
     assert await memory(models, 8)
+
+
+async def test_traffic_and_probes_keep_no_memory_and_no_files(tmp_path: Path) -> None:
+    models = {"two": write(tmp_path / "two", 2)}
+    assert await soak(models, requests=6000, rate=1500)
 
 
 def parsed(*words: str) -> tuple[ModelSettings, ...]:

@@ -192,7 +192,7 @@ def load_warm(source: Source, threads: int) -> WarmModel:
             signed=artefact.signed,
         )
         _HEAP.settle(artefact.kind)
-        places = _places(settings, artefact.description.instances)
+        places = places_of(settings, artefact.description.instances)
         _use_threads(threads // len(places))
         first = load(artefact, places[0])
         program = first.program
@@ -215,7 +215,7 @@ def _sizes(model: Model, max_rows: int) -> list[int]:
     return sorted({1, max_rows}) if model.signature.batched else [1]
 
 
-def _places(settings: ModelSettings, said: int | None) -> list[ModelSettings]:
+def places_of(settings: ModelSettings, said: int | None) -> list[ModelSettings]:
     """The settings of every copy: so many on each device."""
     count = settings.instances or said or 1
     devices = settings.cuda_devices or (settings.cuda_device,)
