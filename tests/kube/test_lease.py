@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 from slipway.kube.client import Client, RetryPolicy
-from slipway.kube.lease import Elector, LeaseLostError
+from slipway.kube.kinds import SERVICE
+from slipway.kube.lease import Elector, LeaseLostError, LeaseTimes
 from slipway.kube.metadata import Key
 
 from tests.kube.memory_api import MemoryApi, status
@@ -182,3 +183,41 @@ async def test_release_never_raises(election):
     election.api.faults.append(lambda call: status(500, "InternalError", "down"))
     await one.release()
     assert not one.leading
+
+
+async def test_a_renewal_that_hangs_ends_leadership_in_time():
+    """Whoever waits for an answer for ever must not lead for ever. Real time: what hangs is a request."""
+    api = MemoryApi()
+    client = Client(api, retry=RetryPolicy(attempts=5))
+    loop = asyncio.get_running_loop()
+    times = LeaseTimes(duration=0.6, renew_deadline=0.3, retry=0.05)
+    one = Elector(client, LEASE, "one", times=times, clock=loop.time, wall=loop.time)
+    await one.acquire()
+    begun = loop.time()
+
+    async def hang(call: Any) -> Any:
+        await asyncio.Event().wait()
+
+    api.send = hang  # type: ignore[method-assign]
+    with pytest.raises(LeaseLostError):
+        await one.hold()
+    assert loop.time() - begun < 0.6
+
+
+async def test_a_lease_is_renewed_while_everything_else_is_asked_to_wait():
+    """A 429 with Retry-After holds all calls back, but not the sign of life."""
+    api = MemoryApi()
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    client = Client(api, clock=lambda: 0.0, sleep=sleep, draw=lambda: 0.0)
+    busy = [status(429, "TooManyRequests", "busy", Retry_After="9")]
+    api.faults.append(lambda call: busy.pop() if busy and "/services" in call.path else None)
+    await client.list(SERVICE)
+    assert max(waits) == 9.0
+    waits.clear()
+    elector = Elector(client, LEASE, "one", clock=lambda: 0.0, wall=lambda: 0.0)
+    await elector.acquire()
+    assert waits == []

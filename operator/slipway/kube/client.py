@@ -10,7 +10,7 @@ from typing import Any, Self
 import aiohttp
 
 from slipway.kube.failures import ApiError, GoneError, UnavailableError, failure_of
-from slipway.kube.kinds import Kind
+from slipway.kube.kinds import LEASE, Kind
 from slipway.kube.transport import Answer, ApiTransport, Call, Transport, load_configuration
 
 __all__ = ["FIELD_MANAGER", "Client", "Listing", "RetryPolicy"]
@@ -89,9 +89,11 @@ class Client:
         """Close the connections."""
         await self._transport.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str, *, timeout: float | None = None) -> Object:
+    async def get(
+        self, kind: Kind, namespace: str, name: str, *, timeout: float | None = None, attempts: int | None = None
+    ) -> Object:
         """Read one object."""
-        return await self._call(kind, "GET", kind.path(namespace, name), timeout=timeout)
+        return await self._call(kind, "GET", kind.path(namespace, name), timeout=timeout, attempts=attempts)
 
     async def list(
         self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", page: int = 500
@@ -189,7 +191,9 @@ class Client:
         call = Call(method, path, tuple(query), body, content, timeout or self._timeout)
         last = attempts or self._retry.attempts
         for attempt in range(1, last + 1):
-            await self._hold_back()
+            if kind != LEASE:
+                # A leader that waits before it says that it lives is taken for dead.
+                await self._hold_back()
             answer, error = await self._try(kind, call)
             if answer is not None and answer.status < 300:
                 document: Object = json.loads(answer.body)

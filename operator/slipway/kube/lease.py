@@ -82,7 +82,7 @@ class Elector:
         renewed = self._clock()
         while True:
             await self._sleep(self._times.retry)
-            if await self._try():
+            if await self._try_until(renewed + self._times.renew_deadline):
                 renewed = self._clock()
             elif self._held is None or self._clock() - renewed >= self._times.renew_deadline:
                 self._held = None
@@ -101,11 +101,20 @@ class Elector:
             log.warning("lease %s was not released: %s", self._lease, error)
         self._held = None
 
+    async def _try_until(self, deadline: float) -> bool:
+        """Renew once; False when that has not come to an end by ``deadline``, however slow the API server is."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock())):
+                return await self._try()
+        except TimeoutError:
+            log.warning("lease %s was not renewed in time", self._lease)
+            return False
+
     async def _try(self) -> bool:
         """Acquire or renew once."""
         timeout = self._times.renew_deadline / 2
         try:
-            lease = await self._client.get(LEASE, *self._lease, timeout=timeout)
+            lease = await self._client.get(LEASE, *self._lease, timeout=timeout, attempts=1)
         except NotFoundError:
             return await self._write(self._client.create, self._fresh())
         except ApiError as error:
