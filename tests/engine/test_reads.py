@@ -100,3 +100,18 @@ async def test_a_copy_that_claims_to_be_newer_than_what_was_read_is_not_believed
         await world.reconciler.reconcile(KEY)
     assert reads(world) == before + 3
     assert resource_version(stored) != "999999"
+
+
+async def test_an_older_state_than_was_known_is_not_decided_on():
+    """etcd was restored from a backup: everything is listed anew first."""
+    world = await at_rest()
+    stored = world.api.get("modeldeployments", *KEY)
+    newer = {**stored, "metadata": {**stored["metadata"], "resourceVersion": "99999"}}
+    world.cache.put(MODEL_DEPLOYMENT, newer)
+    world.now += READ_AGAIN
+    writes = world.api.writes
+    assert (await world.reconciler.reconcile(KEY)).result == "restored"
+    assert (await world.reconciler.reconcile(KEY)).result == "restored"
+    assert (await world.reconcile()).result == "ok"
+    assert resource_version(world.cache.get(MODEL_DEPLOYMENT, KEY) or {}) == resource_version(stored)
+    assert world.api.writes == writes

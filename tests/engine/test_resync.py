@@ -138,3 +138,19 @@ async def test_namespaces_are_listed_one_by_one_and_leave_each_other_alone():
     stage.add("c", namespace="z")
     await stage.resync.once()
     assert sorted(stage.cache.keys(MODEL_DEPLOYMENT)) == [Key("x", "a"), Key("y", "b")]
+
+
+async def test_resource_versions_that_went_back_mean_another_past():
+    """etcd was restored from a backup: what is known as newer is a ghost, what was deleted since is back."""
+    stage = Stage()
+    stage.add("kept")
+    stage.add("s", kind="Service", owner="kept")
+    await stage.resync.once()
+    labels = stage.api.get("services", "ns", "s")["metadata"]["labels"]
+    metadata = {"namespace": "ns", "name": "ghost", "uid": "g", "resourceVersion": "999", "labels": labels}
+    ghost = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+    stage.cache.put(SERVICE, ghost)
+    stage.queued.clear()
+    await stage.resync.once()
+    assert stage.cache.keys(SERVICE) == [Key("ns", "s")]
+    assert stage.queued == [Key("ns", "kept")]

@@ -88,6 +88,18 @@ def test_a_list_that_a_watch_has_overtaken_undoes_nothing():
     assert known_version(cache, "dead") is None
 
 
+def test_starting_over_believes_the_list_alone():
+    cache = Cache()
+    cache.put(DEPLOYMENT, deployment("ghost", 70, "u7"))
+    cache.put(DEPLOYMENT, deployment("d", 80, "u1"))
+    cache.remove(DEPLOYMENT, deployment("back", 90, "u9"))
+    assert cache.newest(DEPLOYMENT) == "90"
+    listing = Listing((deployment("d", 50, "u1"), deployment("back", 40, "u9", owner="other")), "60")
+    assert cache.start_over(DEPLOYMENT, listing) == {OWNER, Key("ns", "other")}
+    assert (known_version(cache), known_version(cache, "back"), known_version(cache, "ghost")) == ("50", "40", None)
+    assert cache.newest(DEPLOYMENT) == "50"
+
+
 def test_a_list_of_one_namespace_leaves_the_others_alone():
     cache = Cache()
     cache.put(DEPLOYMENT, deployment("d", 1))

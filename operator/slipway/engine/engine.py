@@ -286,6 +286,8 @@ class Engine:
         """Run one reconcile and settle when the next one is due."""
         try:
             outcome = await self._reconciler.reconcile(key)
+            if outcome.result == "restored":
+                await self.resync.once()
         except ApiError as error:
             wait = self.queue.retry(key)
             log.warning("%s: %s; next try in %.1f s", key, error, wait)
@@ -298,7 +300,7 @@ class Engine:
             self._failed(key, f"a defect of the operator: {type(error).__name__}: {error}; its log has more")
             return
         self.telemetry.reconciles.labels(outcome.result).inc()
-        if outcome.result == "conflict":
+        if outcome.result in ("conflict", "restored"):
             self.queue.retry(key)
             return
         self.queue.forget(key)

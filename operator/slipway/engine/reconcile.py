@@ -31,7 +31,7 @@ from slipway.kube.client import Client
 from slipway.kube.drift import Place
 from slipway.kube.failures import ApiError, ConflictError, NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT
-from slipway.kube.metadata import Key, key_of, resource_version, uid_of
+from slipway.kube.metadata import Key, is_older, key_of, resource_version, uid_of
 from slipway.resources import Identity, RenderOptions, desired
 
 __all__ = ["Decide", "DecisionView", "Outcome", "Reconciler", "Recorder"]
@@ -109,7 +109,8 @@ class Outcome:
     """How a reconcile ended."""
 
     result: str
-    """``ok``, ``conflict`` (start again at once) or ``gone``."""
+    """``ok``, ``conflict`` (start again at once), ``gone``, or ``restored``: the API server's state is older than what
+    was known, so that everything has to be listed anew before anything is decided."""
     requeue_after: float | None = None
     """Seconds until the next look."""
 
@@ -161,6 +162,7 @@ class Reconciler:
         Raises :class:`~slipway.kube.failures.ApiError` when the API server fails in a way that a later run may not
         see; what was written until then is consistent.
         """
+        known = self._cache.get(MODEL_DEPLOYMENT, key)
         try:
             raw = await self._read(key)
         except NotFoundError:
@@ -172,6 +174,10 @@ class Reconciler:
         if raw["metadata"].get("deletionTimestamp"):
             # Everything we made has an owner reference and is collected with it.
             return Outcome("gone")
+        if known is not None and is_older(resource_version(raw), resource_version(known)):
+            # What is read is never older than what was seen before, unless etcd was restored from a backup.
+            self._read_at.pop(key, None)
+            return Outcome("restored")
         fields = {
             "key": str(key),
             "uid": uid_of(raw),

@@ -10,7 +10,7 @@ from slipway.kube.cache import Cache
 from slipway.kube.client import Client
 from slipway.kube.failures import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT, OPTIONAL, SHARED, WATCHED, Kind
-from slipway.kube.metadata import OWN_SELECTOR, Key
+from slipway.kube.metadata import OWN_SELECTOR, Key, is_older
 
 __all__ = ["Resync"]
 
@@ -106,5 +106,15 @@ class Resync:
         return changed
 
     async def _take(self, kind: Kind, scope: str | None, selector: str) -> set[Key]:
+        newest = self._cache.newest(kind)
         listing = await self._client.list(kind, scope, label_selector=selector)
+        if is_older(listing.resource_version, newest):
+            # A list is never older than what was seen before it was asked for, unless etcd was restored from a backup.
+            log.error(
+                "%s: resource versions went back from %s to %s: everything known of them is given up",
+                kind.plural,
+                newest,
+                listing.resource_version,
+            )
+            return self._cache.start_over(kind, listing)
         return self._cache.replace(kind, listing, covers=lambda key: scope is None or key.namespace == scope)

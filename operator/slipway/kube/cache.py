@@ -76,6 +76,8 @@ class _Shelf:
     deleted: dict[str, str] = field(default_factory=dict)
     """Resource version at deletion by uid, oldest first."""
     served: bool = True
+    newest: str = ""
+    """Newest resource version seen, deletions included."""
 
     def entries(self, obj: Object) -> list[tuple[dict[Any, set[Key]], Any]]:
         """Indexes that an object is entered in, each with the value it is entered under."""
@@ -87,6 +89,11 @@ class _Shelf:
         if target is not None:
             entries.append((self.targets, target))
         return entries
+
+    def see(self, version: str) -> None:
+        """Note a resource version."""
+        if not self.newest or is_older(self.newest, version):
+            self.newest = version
 
 
 class Cache:
@@ -130,6 +137,7 @@ class Cache:
         """Remember an object as read, watched or written by us; False for one that is no newer than what is known."""
         shelf, key = self._shelves[kind], key_of(obj)
         version = resource_version(obj)
+        shelf.see(version)
         grave = shelf.deleted.get(uid_of(obj))
         if grave is not None and not is_older(grave, version):
             return False
@@ -149,6 +157,7 @@ class Cache:
         """Forget an object that was deleted; False when another or a newer one of that name is known."""
         shelf, key = self._shelves[kind], key_of(obj)
         shelf.deleted[uid_of(obj)] = resource_version(obj)
+        shelf.see(resource_version(obj))
         while len(shelf.deleted) > TOMBSTONES:
             shelf.deleted.pop(next(iter(shelf.deleted)))
         known = shelf.objects.get(key)
@@ -171,6 +180,21 @@ class Cache:
             if not is_older(listing.resource_version, resource_version(shelf.objects[key])):
                 changed.append(self._forget(shelf, key))
         return {owner for obj in changed if (owner := self.owner(kind, obj)) is not None}
+
+    def newest(self, kind: Kind) -> str:
+        """The newest resource version seen of a kind; empty before any."""
+        return self._shelves[kind].newest
+
+    def start_over(self, kind: Kind, listing: Listing) -> set[Key]:
+        """Take over a list of an API server whose past is another: what is known says nothing of what is there now.
+
+        Returns the ModelDeployments that own what was known or is listed.
+        """
+        known = list(self._shelves[kind].objects.values())
+        self._shelves[kind] = _Shelf()
+        for item in listing.items:
+            self.put(kind, item)
+        return {owner for obj in (*known, *listing.items) if (owner := self.owner(kind, obj)) is not None}
 
     def unserved(self, kind: Kind) -> set[Key]:
         """Note that the API server does not know a kind; returns the ModelDeployments that owned some."""
