@@ -27,6 +27,7 @@ from slipway.api.status import (
 )
 from slipway.api.timestamps import parse_time
 from slipway.api.validation import validate
+from slipway.engine.clock import with_past_moments
 from slipway.engine.definitions import (
     experiment_targets,
     gpus_per_pod,
@@ -79,6 +80,8 @@ def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, opt
     conflict leads to a status that says so and to ``apply=False``: what runs goes on running as it is.
     """
     status, broken = _read_status(raw)
+    status, moved = with_past_moments(status, now)
+    broken += moved
     validated = validate(raw)
     if validated.spec is None:
         blocked = Blocked(validated.reason, validated.message)

@@ -16,9 +16,15 @@ def share_of(draft: Draft, entry: VersionStatus, settle: float) -> Share:
     return Share(
         revision=entry.revision,
         ready=entry.ready_replicas if verified else 0,
-        exposed=entry.subset and bool(entry.subset_at) and draft.since(entry.subset_at) >= settle,
+        exposed=entry.subset and bool(entry.subset_at) and _settled(draft, entry, settle),
         weight=entry.weight.intended,
     )
+
+
+def _settled(draft: Draft, entry: VersionStatus, settle: float) -> bool:
+    """Whether the mesh has had time to learn of a subset; one that has been led to was, whatever the clock says now."""
+    age = draft.since(entry.subset_at)
+    return age >= settle or (age < 0 and entry.weight.applied > 0)
 
 
 def apply_split(draft: Draft, weights: Mapping[str, int], settle: float) -> bool:
