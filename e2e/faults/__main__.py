@@ -1,7 +1,7 @@
 """Puts faults in the operator's way and prints what came of it: ``python -m e2e.faults calls|long|processes``.
 
-`calls` strikes every call of five scenarios with every fault, in virtual time; `long` plays faults that last, in virtual
-time as well; `processes` kills real operator processes while requests go through a real Envoy. Exit code 1 when
+`calls` strikes every call of five scenarios with every fault, in virtual time; `long` plays faults that last, in
+virtual time as well; `processes` kills real operator processes while requests go through a real Envoy. Exit code 1 when
 something did not hold.
 """
 
@@ -10,15 +10,17 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from e2e.faults import virtual_time
 from e2e.faults.calls import every_call
+from e2e.faults.long import every_fault
 from e2e.faults.table import Row, table
 
 __all__ = ["main"]
 
-PARTS: Mapping[str, Callable[[list[str]], Awaitable[list[Row]]]] = {"calls": every_call}
+PARTS: Mapping[str, Callable[[list[str]], Coroutine[Any, Any, list[Row]]]] = {"calls": every_call, "long": every_fault}
 """Each takes words that choose among what it has."""
 VIRTUAL = ("calls", "long")
 

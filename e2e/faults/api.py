@@ -25,9 +25,11 @@ from e2e.sandbox.apiserver.store import Change
 from e2e.sandbox.children import REPOSITORY_ROOT
 from e2e.sandbox.cluster import CRD_FOLDERS
 
-__all__ = ["Api", "Connection", "Obj", "Request", "definitions"]
+__all__ = ["Api", "Connection", "Network", "Obj", "Request", "definitions"]
 
 Obj = dict[str, Any]
+LOOK = 0.05
+"""Seconds between two looks at what cannot be awaited."""
 _TOKEN = "Bearer faults"  # noqa: S105  opens nothing but the server in this process
 
 
@@ -39,6 +41,7 @@ class Request:
     """Virtual seconds."""
     who: str
     call: Call
+    status: int
 
     @property
     def writes(self) -> bool:
@@ -102,8 +105,9 @@ class Api:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition["metadata"]["name"]
         await self.ask("PATCH", path, definition, content_type="application/apply-patch+yaml")
         spec = definition["spec"]
-        while self.cluster.registry.find(spec["group"], spec["versions"][0]["name"], spec["names"]["plural"]) is None:
-            await asyncio.sleep(0.01)
+        place = spec["group"], spec["versions"][0]["name"], spec["names"]["plural"]
+        while self.cluster.registry.find(*place) is None:  # noqa: ASYNC110  only asking tells
+            await asyncio.sleep(LOOK)
 
     async def ask(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
         """A request of the administrator's; raises AssertionError when it is refused."""
@@ -116,6 +120,23 @@ class Api:
         """Answer one call."""
         response = cast(web.Response, await self.handlers(cast(web.BaseRequest, _Incoming(call))))
         return Answer(response.status, response.headers, cast(bytes, response.body))
+
+    async def uninstall(self, name: str) -> None:
+        """Delete a CustomResourceDefinition with all its objects."""
+        await self.ask("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the server knows a kind."""
+        return self.cluster.registry.find(kind.group, kind.version, kind.plural) is not None
+
+    def backup(self) -> Obj:
+        """Everything that is stored, as etcd would save it."""
+        return self.cluster.store.snapshot()
+
+    def restore(self, backup: Obj) -> None:
+        """Start anew with an older state: resource versions go back, and nobody who listens is told anything."""
+        self.handlers = self._handlers()
+        self.cluster.restore(backup)
 
     def shelf(self, kind: Kind) -> str:
         """The store's name for a kind."""
@@ -152,36 +173,53 @@ def _soon(action: Callable[[], None]) -> None:
 
 
 @dataclass
+class Network:
+    """Between one operator, through all its processes, and the server."""
+
+    cut: bool = False
+    """Whether nothing comes through until the cut is mended: neither refused nor answered."""
+    paths: str = ""
+    """The cut concerns only calls with this in their path."""
+    refused: bool = False
+    """Whether connections are refused, as by a server that is away."""
+    tried: int = 0
+    """Calls that were sent, whatever became of them."""
+
+    async def carry(self, call: Call) -> None:
+        """Carry something over, when that is possible."""
+        if self.refused:
+            raise ConnectionRefusedError("connection refused")
+        while self.cut and self.paths in call.path:  # noqa: ASYNC110  only asking tells
+            await asyncio.sleep(LOOK)
+
+
+@dataclass
 class Connection:
     """One client's way to the server: the innermost transport."""
 
     api: Api
     who: str
+    network: Network
     latency: float = 0.002
     """Seconds for a request and as much for its answer."""
-    cut: bool = False
-    """Whether nothing comes through: neither refused nor answered, as behind a broken network."""
-    refused: bool = False
-    """Whether connections are refused, as by a server that is away."""
 
     async def send(self, call: Call) -> Answer:
         """Carry a call to the server and its answer back."""
+        self.network.tried += 1
         try:
             async with asyncio.timeout(call.timeout):
-                await self._pass()
-                self.api.audit.append(Request(asyncio.get_running_loop().time(), self.who, call))
+                await self._pass(call)
                 answer = await self.api.answer(call)
-                await self._pass()
+                now = asyncio.get_running_loop().time()
+                self.api.audit.append(Request(now, self.who, call, answer.status))
+                await self._pass(call)
                 return answer
         except TimeoutError:
             raise TimeoutError("no answer") from None
 
-    async def _pass(self) -> None:
+    async def _pass(self, call: Call) -> None:
         await asyncio.sleep(self.latency)
-        if self.refused:
-            raise ConnectionRefusedError("connection refused")
-        if self.cut:
-            await asyncio.Event().wait()
+        await self.network.carry(call)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -15,8 +15,8 @@ from e2e.faults.world import Wall, World
 
 __all__ = ["Course", "Trial", "every_call", "play", "strikes", "trials"]
 
-REST = 30.0
-"""Seconds after the end in which nothing may be written any more but by a process that was just started."""
+REST = 60.0
+"""Seconds after the end, of which the second half must pass without a write: a call may take 30 s to be given up."""
 EXCESS = 60
 """Calls beyond those of an undisturbed run that a fault may cost: a look more, retries, the lists of a new process."""
 PATIENCE = 600.0

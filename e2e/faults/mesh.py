@@ -53,8 +53,8 @@ class Mesh:
 
     def stop(self) -> None:
         """End."""
-        for end in self._listening:
-            end()
+        while self._listening:
+            self._listening.pop()()
 
     @property
     def weights(self) -> Weights:

@@ -49,8 +49,8 @@ class Nodes:
 
     def stop(self) -> None:
         """End."""
-        for end in self._listening:
-            end()
+        while self._listening:
+            self._listening.pop()()
         for task in self._tasks:
             task.cancel()
 
@@ -135,7 +135,7 @@ class Nodes:
             self._follow(deployment["metadata"]["name"])
 
     def _stored(self, kind: Kind) -> list[Obj]:
-        if self.api.cluster.registry.find(kind.group, kind.version, kind.plural) is None:
+        if not self.api.serves(kind):
             return []
         return self.api.objects(kind, self.namespace)
 

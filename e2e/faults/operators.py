@@ -13,7 +13,7 @@ from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, Kind
 from slipway.kube.metadata import OWN_SELECTOR, label
 
-from e2e.faults.api import Api, Connection
+from e2e.faults.api import Api, Connection, Network
 from e2e.faults.injection import Injector, Strike
 from e2e.sandbox.apiserver.store import Change
 
@@ -50,11 +50,17 @@ class Watches:
     def start(self) -> None:
         """List and watch."""
         for kind in self._engine.kinds:
-            if self._api.cluster.registry.find(kind.group, kind.version, kind.plural) is None:
+            if not self._api.serves(kind):
                 continue
             for obj in self._api.objects(kind, self._namespace):
                 self._tell(kind, None, obj)
             self._ends.append(self._api.listen(kind, self._changed(kind)))
+
+    def again(self) -> None:
+        """Begin anew, after the streams have broken."""
+        self.stop()
+        self.silent = False
+        self.start()
 
     def stop(self) -> None:
         """End the watches."""
@@ -91,7 +97,9 @@ class Operator:
     deaths: int = 0
     failures: list[BaseException] = field(default_factory=list)
     """Why processes ended by themselves."""
-    connection: Connection = field(init=False)
+    ended: list[float] = field(default_factory=list)
+    """When processes ended."""
+    network: Network = field(default_factory=Network)
     injector: Injector = field(init=False)
     engine: Engine = field(init=False)
     watches: Watches = field(init=False)
@@ -111,6 +119,7 @@ class Operator:
             assert self._process is not None
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self._process])
+            self.ended.append(asyncio.get_running_loop().time())
             self.injector.dead = True
             self.watches.stop()
             if not self._process.cancelled() and (error := self._process.exception()) is not None:
@@ -119,8 +128,7 @@ class Operator:
                 await asyncio.sleep(RESTART)
 
     def _begin(self, strike: Strike | None) -> None:
-        self.connection = Connection(self.api, self.settings.identity)
-        self.injector = Injector(self.connection, strike, self._die)
+        self.injector = Injector(Connection(self.api, self.settings.identity, self.network), strike, self._die)
         options = Options(cluster_domain=self.settings.cluster_domain, runtime_image=self.settings.runtime_image)
         loop = asyncio.get_running_loop()
         self.engine = Engine(

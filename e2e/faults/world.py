@@ -77,6 +77,7 @@ class World:
     """Every status that was stored, in order."""
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
+    _end: Callable[[], None] = lambda: None
     _serial = itertools.count(1)
 
     @classmethod
@@ -88,25 +89,33 @@ class World:
         await api.ask("POST", "/api/v1/namespaces", body)
         mesh = Mesh(api, namespace, NAME, LAG)
         world = cls(api, namespace, wall, mesh, Nodes(api, namespace, wall), Demand(api, mesh, wall))
-        mesh.start()
-        world.nodes.start()
-        end = api.listen(MODEL_DEPLOYMENT, world._note)
+        world.attach()
         world.tasks.append(asyncio.ensure_future(world.demand.run()))
         try:
             yield world
         finally:
-            end()
             for operator in world.operators:
                 await operator.stop()
             for task in world.tasks:
                 task.cancel()
-            mesh.stop()
-            world.nodes.stop()
+            world.detach()
             world._clear()
+
+    def attach(self) -> None:
+        """Listen to the store."""
+        self.mesh.start()
+        self.nodes.start()
+        self._end = self.api.listen(MODEL_DEPLOYMENT, self._note)
+
+    def detach(self) -> None:
+        """Listen no more."""
+        self.mesh.stop()
+        self.nodes.stop()
+        self._end()
 
     def _clear(self) -> None:
         for name, key, _ in list(self.api.cluster.store.everything()):
-            if key[0] == self.namespace:
+            if self.namespace in key:
                 self.api.cluster.store.delete(name, key)
 
     def _note(self, change: Change) -> None:
@@ -166,7 +175,7 @@ class World:
             await asyncio.sleep(POLL)
         return self.status
 
-    async def finished(self, version: str, outcome: str, alone: str) -> None:
+    async def finished(self, version: str, outcome: str, alone: str, seconds: float = 400.0) -> None:
         """Wait until a version's rollout has ended, and no other version but one lives."""
 
         def over(status: Obj) -> bool:
@@ -177,7 +186,7 @@ class World:
                 and [entry["name"] for entry in status["versions"]] == [alone]
             )
 
-        await self.until(f"{version} {outcome}, only {alone} lives", over)
+        await self.until(f"{version} {outcome}, only {alone} lives", over, seconds)
 
     async def at(self, version: str, weight: int) -> None:
         """Wait until a candidate stands at a weight."""
