@@ -12,6 +12,7 @@ from docutils import nodes
 
 _EDGE = re.compile(r"^\s*(\S+)\s*-->\s*(\S+?)\s*(?::\s*(.*))?$")
 _WIDTH, _LEFT, _STEP, _BOX, _HEIGHT = 760, 315, 74, 130, 34
+_APART = 24
 _OUTSIDE = "[*]"
 
 
@@ -45,13 +46,9 @@ def picture(text: str) -> str:
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="currentColor"/></marker></defs>',
     ]
-    taken: dict[tuple[str, int], int] = {}
+    labels: list[tuple[int, int]] = []
     for number, (start, end, _) in enumerate(shown, 1):
-        side = "right" if rows[end] >= rows[start] else "left"
-        span = abs(rows[end] - rows[start])
-        lane = taken.get((side, span), 0)
-        taken[side, span] = lane + 1
-        parts.append(_arc(number, rows[start], rows[end], lane))
+        parts.append(_arc(number, rows[start], rows[end], labels))
     parts += [_state(state, row) for state, row in rows.items()]
     legend = "".join(f"<li>{escape(a)} → {escape(b)}: {escape(label)}</li>" for a, b, label in shown)
     return "\n".join([*parts, "</svg>", f"<ol>{legend}</ol>"])
@@ -65,22 +62,24 @@ def _state(name: str, row: int) -> str:
     )
 
 
-def _arc(number: int, start: int, end: int, lane: int) -> str:
-    """An arc between the middles of two boxes' sides; straight down where the boxes are neighbours."""
+def _arc(number: int, start: int, end: int, labels: list[tuple[int, int]]) -> str:
+    """An arc between the sides of two boxes, straight down for neighbours; its label covers none of ``labels``."""
     first, last = (row * _STEP + _STEP // 2 for row in (start, end))
-    if end == start + 1 and lane == 0:
+    if end == start + 1:
         x = _LEFT + _BOX // 2
         line = f"M{x} {first + _HEIGHT // 2}V{last - _HEIGHT // 2 - 1}"
         return _line(line) + _number(number, x + 14, (first + last) // 2)
     forward = end >= start
     edge, away = (_LEFT + _BOX, 1) if forward else (_LEFT, -1)
-    reach = 55 + 42 * max(1, abs(end - start)) + 26 * lane
+    reach, y = 50 + 42 * max(1, abs(end - start)), (first + last) // 2
+    while any(abs(edge + away * reach * 3 // 4 - x) < _APART and abs(y - other) < _APART for x, other in labels):
+        reach += 8
+    labels.append((edge + away * reach * 3 // 4, y))
     if start == end:
         first, last = first - 8, last + 8
-    shift = 5 * away if forward else -5
-    bend = edge + away * reach
+    shift, bend = (5 if forward else -5), edge + away * reach
     line = f"M{edge} {first + shift}C{bend} {first} {bend} {last} {edge + away} {last - shift}"
-    return _line(line) + _number(number, edge + away * int(reach * 0.75), (first + last) // 2)
+    return _line(line) + _number(number, *labels[-1])
 
 
 def _line(path: str) -> str:
