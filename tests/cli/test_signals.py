@@ -22,11 +22,13 @@ def pod(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def lines_of(fake: FakePrometheus, *pods: str) -> list[str]:
+async def lines_of(fake: FakePrometheus, *pods: str | dict[str, Any]) -> list[str]:
     with serving(fake) as url:
         source = PrometheusSource(url)
         try:
-            return await signal_lines(source, "nlp", "sentiment", [pod(name) for name in pods], NOW)
+            return await signal_lines(
+                source, "nlp", "sentiment", [pod(item) if isinstance(item, str) else item for item in pods], NOW
+            )
         finally:
             source.close()
 
@@ -44,6 +46,32 @@ async def test_queries_matches_pods_and_samples_are_shown() -> None:
     assert "gpu utilization: 55 % (dcgm)" in text
     assert "gpu memory: Missing: GPU 0 of node-1 does not export it" in text
     assert "mesh: 2.5/s" in text
+
+
+async def test_the_names_of_an_engines_series_are_shown() -> None:
+    """Triton's own and the mesh's, by revision."""
+    own = {"namespace": "nlp", "pod": "p-0", "slipway_dev_model_deployment": "sentiment", "slipway_dev_version": "v1"}
+    own |= {"slipway_dev_revision": REVISION, "slipway_dev_engine": "triton", "model": "sentiment"}
+    mesh = {"destination_workload": REVISION, "destination_workload_namespace": "nlp", "pod": "gateway", "job": "istio"}
+    fake = FakePrometheus(
+        [
+            Series({"__name__": "nv_inference_request_success", **own}, flat(1.0)),
+            Series({"__name__": "nv_inference_request_failure", **own, "reason": "OTHER"}, flat(1.0)),
+            Series({"__name__": "nv_inference_request_failure", **own, "reason": "BACKEND"}, flat(1.0)),
+            Series({"__name__": "istio_requests_total", **mesh, "response_code": "200"}, flat(1.0)),
+        ]
+    )
+    found = pod("p-0")
+    found["metadata"]["labels"]["slipway.dev/engine"] = "triton"
+    text = "\n".join(await lines_of(fake, found))
+    names = "istio_requests_total (1), nv_inference_request_failure (2), nv_inference_request_success (1)"
+    assert f"engine triton: {names}" in text
+    assert "no histogram of latencies" in text
+    buckets = Series({"__name__": "istio_request_duration_milliseconds_bucket", **mesh, "le": "100"}, flat(1.0))
+    fake.series.append(buckets)
+    text = "\n".join(await lines_of(fake, found))
+    assert "istio_request_duration_milliseconds_bucket (1)" in text
+    assert "no histogram of latencies" not in text
 
 
 async def test_no_series_at_all_says_what_to_do() -> None:
