@@ -232,3 +232,16 @@ def test_the_whole_contract_is_known_and_kept() -> None:
     outcome = validate(contract)
     assert outcome.problems == ()
     assert [warning.field for warning in outcome.warnings if warning.reason == "UnknownField"] == []
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["collector:4318", "grpc://collector:4317", "http://", "http://u:p@collector", "http://c:1/?q=1", "http://c d"],
+)
+def test_a_collector_has_an_http_url(endpoint: str) -> None:
+    obj = model_deployment()
+    obj["spec"]["runtime"] = {"tracing": {"endpoint": endpoint}}
+    outcome = validate(obj)
+    assert [problem.field for problem in outcome.problems] == ["spec.runtime.tracing.endpoint"]
+    obj["spec"]["runtime"] = {"tracing": {"endpoint": "https://collector.example:4318/v1/traces", "sampleRatio": 0.5}}
+    assert not validate(obj).problems

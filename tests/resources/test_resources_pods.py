@@ -248,3 +248,33 @@ def test_pod_template_does_not_depend_on_what_is_not_in_the_revision() -> None:
     small = render(before, (entry_of(revision),))
     grown = render(after, (entry_of(revision, replicas=7, weight=100),))
     assert template_of(small) == template_of(grown)
+
+
+def test_tracing_is_told_by_opentelemetrys_variables() -> None:
+    spec = raw_spec(runtime={"tracing": {"endpoint": "http://collector.observability:4318", "sampleRatio": 0.25}})
+    objects = render(spec, canary(spec))
+    names = [variable["name"] for variable in server_of(objects)["env"]]
+    found = {variable["name"]: variable.get("value") for variable in server_of(objects)["env"]}
+    assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.observability:4318"
+    assert found["OTEL_TRACES_SAMPLER_ARG"] == "0.25"
+    assert found["OTEL_SERVICE_NAME"] == "sentiment"
+    attributes = dict(one.split("=") for one in str(found["OTEL_RESOURCE_ATTRIBUTES"]).split(","))
+    assert (attributes["service.version"], attributes["k8s.pod.name"]) == ("v1", "$(POD_NAME)")
+    # A reference is filled in from variables that come before it.
+    assert names.index("POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES")
+
+
+def test_without_an_endpoint_nothing_is_said_of_tracing() -> None:
+    spec = raw_spec(runtime={"tracing": {"sampleRatio": 1}})
+    assert not [one for one in server_of(render(spec, canary(spec)))["env"] if one["name"].startswith("OTEL_")]
+
+
+def test_a_users_variable_takes_the_place_of_tracings() -> None:
+    spec = raw_spec(
+        runtime={
+            "tracing": {"endpoint": "http://collector:4318"},
+            "env": [{"name": "OTEL_SERVICE_NAME", "value": "mine"}],
+        }
+    )
+    found = [one for one in server_of(render(spec, canary(spec)))["env"] if one["name"] == "OTEL_SERVICE_NAME"]
+    assert found == [{"name": "OTEL_SERVICE_NAME", "value": "mine"}]

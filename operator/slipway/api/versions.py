@@ -226,8 +226,8 @@ class Cache(WireModel):
 class Tracing(WireModel):
     """OpenTelemetry traces from the server."""
 
-    endpoint: str = Field(default="", max_length=2048)
-    """OTLP endpoint; empty turns tracing off."""
+    endpoint: str = Field(default="", max_length=2048, pattern=r"^(https?://[^/?#@\s]+[^?#\s]*)?$")
+    """OTLP endpoint (HTTP), such as http://otel-collector.observability:4318; empty turns tracing off."""
     sample_ratio: float = Field(default=0.01, ge=0, le=1)
     """Share of requests that start a trace when the caller did not decide."""
 
@@ -321,7 +321,7 @@ class Runtime(WireModel):
     """Warm-up before ready."""
     cache: Cache = Cache()
     """Cache of answers."""
-    tracing: Tracing = Field(default=Tracing(), json_schema_extra=LATER)
+    tracing: Tracing = Tracing()
     """OpenTelemetry traces."""
     env: tuple[EnvVar, ...] = Field(default=(), max_length=128, json_schema_extra=keyed_by("name"))
     """Environment of the server container."""

@@ -45,7 +45,7 @@ class SpanExport:
         url = endpoint.rstrip("/")
         url = url if url.endswith("/v1/traces") else f"{url}/v1/traces"
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=_EXPORT_SECONDS)
-        self._resource = Resource.create({"service.version": __version__, **resource})
+        self._resource = Resource.create({"slipway.runtime.version": __version__, **resource})
         self._told = -_TOLD_EVERY
         self._outbox: Outbox[Finished] = Outbox("span-export", self._send, capacity, _LOT, period=1.0)
 

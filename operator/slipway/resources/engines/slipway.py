@@ -9,6 +9,7 @@ from slipway.resources.artefacts import supply_mounts, supply_volumes
 from slipway.resources.engines.server import Server, default_ports
 from slipway.resources.identity import Identity, RenderOptions
 from slipway.resources.shadow import shadow_mount, shadow_volume
+from slipway.resources.tracing import tracing_environment
 
 __all__ = ["slipway"]
 
@@ -25,6 +26,7 @@ def slipway(identity: Identity, revision: Revision, options: RenderOptions) -> S
         image=revision.runtime.image or options.runtime_image,
         args=tuple(serve_arguments(identity.name, revision)),
         ports=default_ports(Engine.SLIPWAY),
+        environment=tracing_environment(identity, revision),
         volumes=tuple(volumes),
         mounts=tuple(mounts),
     )
