@@ -157,7 +157,7 @@ def test_pods_stay_restricted(engine: str) -> None:
     pod = template(engine)
     security = pod["spec"]["securityContext"]
     assert security["runAsNonRoot"] is True
-    assert security.get("runAsUser") == (None if engine == "custom" else 1000)
+    assert security.get("runAsUser") == {"triton": 1000, "vllm": 2000, "custom": None}[engine]
     for container in (server(pod), fetch(pod)):
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

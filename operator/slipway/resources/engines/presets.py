@@ -21,10 +21,11 @@ from slipway.resources.identity import Identity, RenderOptions
 
 __all__ = ["default_image", "preset_of"]
 
-TRITON_IMAGE = "tritonserver:26.02-py3"
-VLLM_IMAGE = "vllm/vllm-openai:v0.15.1"
-UNPRIVILEGED = 1000
-"""Triton's image has this user; vLLM's runs as any."""
+TRITON_IMAGE = "tritonserver:26.06-py3"
+VLLM_IMAGE = "vllm/vllm-openai:v0.26.0"
+TRITON_USER = 1000
+VLLM_USER = 2000
+"""Both images have such a user, and would run as root."""
 LEAVING = 5
 """Seconds until nobody sends requests to a pod that was taken from its Service."""
 _DTYPES = {Precision.FP32: "float32", Precision.FP16: "float16", Precision.BF16: "bfloat16"}
@@ -63,7 +64,7 @@ def _triton(identity: Identity, revision: Revision, options: RenderOptions) -> S
     return _with_model(
         revision,
         options,
-        Server(revision.runtime.image or TRITON_IMAGE, arguments, ports, user=UNPRIVILEGED, pre_stop=LEAVING),
+        Server(revision.runtime.image or TRITON_IMAGE, arguments, ports, user=TRITON_USER, pre_stop=LEAVING),
         name=identity.name,
         layout="triton",
     )
@@ -84,9 +85,9 @@ def _vllm(identity: Identity, revision: Revision, options: RenderOptions) -> Ser
         ports,
         command=("vllm", "serve"),
         health=Health("/health", "/health"),
-        # Libraries ask for the user's name and write caches; user 1000 is not in the image's list of users.
+        # Libraries ask for the user's name, which older images do not know, and write caches.
         environment={"USER": "vllm", "XDG_CACHE_HOME": "/tmp/cache", "VLLM_NO_USAGE_STATS": "1"},  # noqa: S108
-        user=UNPRIVILEGED,
+        user=VLLM_USER,
         pre_stop=LEAVING + math.ceil(runtime.termination_grace_period.seconds),
     )
     return _with_model(revision, options, server, name=MODEL_NAME, layout="plain")
