@@ -25,6 +25,7 @@ FONTS = "fonts.conf"
 _FONTS_XML = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
+  <include ignore_missing="yes">/etc/fonts/fonts.conf</include>
   <dir>/usr/share/fonts</dir>
   <dir prefix="relative">usr/share/fonts</dir>
   <cachedir prefix="xdg">fontconfig</cachedir>

@@ -1,8 +1,9 @@
+import dataclasses
 import math
 
 import pytest
 from slipway.kube.kinds import MODEL_DEPLOYMENT
-from slipway.web.records import Record, RecordedSample, Records
+from slipway.web.records import Record, RecordedSample, Records, sample_of
 
 from tests.web.scene import KEY, P99, Scene
 
@@ -63,6 +64,19 @@ def test_what_is_not_measured_is_unknown_and_not_zero():
     (point,) = scene.record.samples[-1].versions.values()
     assert (point.p99, point.errors, point.qps, point.observed) == (None, None, None, None)
     assert point.intended == 100
+
+
+def test_shares_of_requests_that_are_known_in_part_are_unknown():
+    scene = Scene()
+    scene.roll_out()
+    view = scene.metrics()
+    silent = scene.world.revision("v2")
+    part = dataclasses.replace(
+        view, revisions={name: found for name, found in view.revisions.items() if name != silent}
+    )
+    points = sample_of(scene.world.status, part, scene.world.now).versions
+    assert [point.observed for point in points.values()] == [None, None]
+    assert points[scene.world.revision("v1")].qps == pytest.approx(27.0)
 
 
 def test_a_decision_is_recorded_at_once():

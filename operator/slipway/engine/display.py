@@ -20,7 +20,9 @@ def with_display(status: ModelDeploymentStatus, observed: Observed, metrics: Met
     """Bring the shown values of each version up to date; a value that is not known any more is taken away."""
     if not metrics.available:
         return status
-    total = sum(_arrivals(metrics.of(entry.revision)) for entry in status.versions)
+    # Shares of a whole that is known only in part would be too large.
+    whole = all(metrics.of(entry.revision).arrivals.ok for entry in status.versions if entry.weight.applied > 0)
+    total = sum(_arrivals(metrics.of(entry.revision)) for entry in status.versions) if whole else 0.0
     entries = tuple(_entry(entry, metrics.of(entry.revision), total) for entry in status.versions)
     return status.model_copy(update={"versions": entries})
 
@@ -31,11 +33,11 @@ def _arrivals(metrics: RevisionMetrics) -> float:
 
 def _entry(entry: VersionStatus, metrics: RevisionMetrics, total: float) -> VersionStatus:
     observed_weight = entry.weight.observed
-    if total > 0 and (metrics.arrivals.ok or entry.weight.applied == 0):
+    if total > 0:
         share = DecimalString.of(100 * _arrivals(metrics) / total, 3)
         moved = observed_weight is None or abs(share.number - observed_weight.number) >= VISIBLE_POINTS
         observed_weight = share if moved or share.number in (0, 100) else observed_weight
-    elif total <= 0:
+    else:
         observed_weight = None
     return entry.model_copy(
         update={

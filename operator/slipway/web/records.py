@@ -16,7 +16,7 @@ from slipway.kube.cache import Cache
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 from slipway.kube.metadata import Key, key_of, uid_of
 
-__all__ = ["CheckPoint", "Record", "RecordedSample", "Records", "VersionPoint"]
+__all__ = ["CheckPoint", "Record", "RecordedSample", "Records", "VersionPoint", "sample_of"]
 
 OBJECTS = 100
 SAMPLES = 480
@@ -163,7 +163,9 @@ class Records:
 def sample_of(status: ModelDeploymentStatus, metrics: MetricsView, now: float) -> RecordedSample:
     """What a status and the newest metrics say together."""
     arrivals = {entry.revision: _value(metrics.of(entry.revision).arrivals) for entry in status.versions}
-    total = sum(value for value in arrivals.values() if value is not None)
+    # Shares of a whole that is known only in part would be too large.
+    whole = all(arrivals[entry.revision] is not None for entry in status.versions if entry.weight.applied > 0)
+    total = sum(value or 0.0 for value in arrivals.values()) if whole else 0.0
     return RecordedSample(
         at=round(now, 3),
         versions={
