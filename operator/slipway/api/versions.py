@@ -226,7 +226,7 @@ class Cache(WireModel):
 class Tracing(WireModel):
     """OpenTelemetry traces from the server."""
 
-    endpoint: str = Field(default="", max_length=2048, pattern=r"^(https?://[^/?#@\s]+[^?#\s]*)?$")
+    endpoint: str = Field(default="", max_length=2048, pattern=r"^(https?://[^/?#@\s][^?#@\s]*)?$")
     """OTLP endpoint (HTTP), such as http://otel-collector.observability:4318; empty turns tracing off."""
     sample_ratio: float = Field(default=0.01, ge=0, le=1)
     """Share of requests that start a trace when the caller did not decide."""
