@@ -9,6 +9,7 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -66,6 +67,18 @@ def test_a_repository_stays_as_it_is_and_must_hold_that_name(tmp_path: Path, tar
     with pytest.raises(Refusal, match="has no model other, which clients ask for; its models: scans, tokens"):
         triton(source, target, name="other")
     assert names(target) == set()
+
+
+def test_of_single_files_triton_takes_onnx(tmp_path: Path, target: Path) -> None:
+    identity = onnx.helper.make_node("Identity", ["x"], ["y"])
+    tensors = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([identity], "g", tensors[:1], tensors[1:])
+    source = tmp_path / "anything"
+    source.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    assert triton(source, target) == digest_of(source)
+    assert names(target) == {"scans/1/model.onnx"}
+    with pytest.raises(Refusal, match="Triton wants a model's folder"):
+        triton(written(tmp_path / "other", **{"weights": "w"}) / "weights", target)
 
 
 def test_a_configuration_with_another_name_is_refused_before_triton_does(tmp_path: Path, target: Path) -> None:

@@ -17,7 +17,7 @@ from slipway_runtime.artefact.archive import unpack
 from slipway_runtime.artefact.arrival import store_of, trust_of
 from slipway_runtime.artefact.description import read_text
 from slipway_runtime.artefact.digest import digest_of
-from slipway_runtime.artefact.format import ARCHIVES, sniff
+from slipway_runtime.artefact.format import ARCHIVES, ModelKind, sniff
 from slipway_runtime.artefact.location import check, expected_digest, local_path, only_folder
 from slipway_runtime.artefact.triton import CONFIG_FILE, parse_text_format
 from slipway_runtime.fetch.store import Store
@@ -122,8 +122,8 @@ def _as_folder(model: Path, name: str, place: Path) -> None:
 def _as_repository(model: Path, target: Path, name: str, *, verified: bool) -> None:
     """One model's folder, or a folder of several, one of which has the name that clients ask for."""
     if not model.is_dir():
-        text = "Triton wants a model's folder (config.pbtxt and numbered versions), a repository, or an archive of one"
-        raise Refusal("NotAModel", text)
+        _as_onnx(model, target / name / "1")
+        return
     if not verified and next(model.rglob("*.py"), None) is not None:
         raise Refusal("ArtefactUnverified", "the model brings Python code: give its sha256 or a signature")
     if _is_model(model):
@@ -137,6 +137,15 @@ def _as_repository(model: Path, target: Path, name: str, *, verified: bool) -> N
     for entry in models:
         _check_name(entry, entry.name)
         entry.rename(target / entry.name)
+
+
+def _as_onnx(model: Path, place: Path) -> None:
+    """The one format for which Triton needs no configuration: it reads inputs and outputs from the file."""
+    if sniff(model) is not ModelKind.ONNX:
+        text = "Triton wants a model's folder (config.pbtxt and numbered versions), a repository, or an ONNX file"
+        raise Refusal("NotAModel", text)
+    place.mkdir(parents=True)
+    model.rename(place / "model.onnx")
 
 
 def _is_model(folder: Path) -> bool:
