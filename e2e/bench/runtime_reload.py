@@ -6,6 +6,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import socket
@@ -253,6 +254,9 @@ async def soak(models: dict[str, Path], requests: int, rate: float) -> bool:
 async def _run(given: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory(prefix="slipway-reload-") as folder:
         models = await asyncio.to_thread(write_models, Path(folder))
+        # Or this process' own collections, which look through all of torch, would be measured.
+        gc.collect()
+        gc.freeze()
         parts = [
             await swaps(models, given.swaps, given.rate, given.calm),
             await memory(models, given.loads),
