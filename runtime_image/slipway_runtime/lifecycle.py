@@ -134,7 +134,9 @@ class Server:
         settings = self._settings
         told = settings.telemetry
         board = None if self._member is None else self._member.board.cells
-        switches = Switches(board, traceable=bool(told.trace_endpoint), loggable=told.access_log)
+        # Where changes of models need a token, anybody's changes of settings are not taken either.
+        locked = settings.repository.token_file is not None
+        switches = Switches(board, traceable=bool(told.trace_endpoint), loggable=told.access_log, locked=locked)
         if self._member is None or not self._member.board.complete:
             switches.reset(told.trace_sample_ratio, access_log=told.access_log)
         journal.want(switches.logs)

@@ -177,6 +177,7 @@ class ServerThread:
         memory = self.bounds.memory
         endpoint = InferenceEndpoint(self.limits.max_request_bytes, repeater, tenants, memory)
         switches, observer = self.observe(self.repository.accounts.sheet) if self.observe else (Switches(), None)
+        self.observer = observer
         router: Handler = Router(self.repository, endpoint, switches=switches)
         self.listener = HttpListener(router if observer is None else ObservedHandler(router, observer), self.bounds)
         self.port = await self.listener.open("127.0.0.1", 0)

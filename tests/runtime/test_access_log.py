@@ -18,6 +18,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 from slipway_runtime import journal
 from slipway_runtime.metrics.sheet import Sheet
+from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.serving.tenants import Share, TenantRules
 from slipway_runtime.telemetry.access_log import AccessLog, line
 from slipway_runtime.telemetry.observer import Observer
@@ -220,13 +221,25 @@ def test_levels_and_the_log_can_be_switched(tmp_path: Path, capfdbinary: pytest.
     assert paths.count(INFER) == 1
 
 
+def test_a_server_that_asks_for_a_token_keeps_its_settings() -> None:
+    switches = Switches(traceable=True, loggable=True, locked=True)
+    for change in (
+        lambda: switches.change_logging({"log_info": False}),
+        lambda: switches.change_tracing({"trace_rate": "1"}),
+    ):
+        with pytest.raises(RequestFailure) as caught:
+            change()
+        assert caught.value.status == 403
+    switches.change_logging({"log_info": True})  # as it is
+
+
 def test_the_journal_writes_the_levels_that_are_wanted(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     switches = Switches()
     switches.change_logging({"log_info": False})
     journal.want(switches.logs)
     try:
         for level in ("info", "warning", "error"):
-            journal.record("tried", level)  # type: ignore[arg-type]
+            journal.record("tried", level)
     finally:
         journal.want(None)
     assert [json.loads(text)["level"] for text in capfdbinary.readouterr().err.splitlines()] == ["warning", "error"]
@@ -240,19 +253,18 @@ def test_a_reader_that_stops_costs_lines_and_nothing_else() -> None:
         while True:
             filler += os.write(writer, b"\n" * 4096)
     os.set_blocking(writer, True)
-    observers: list[Observer] = []
 
     def observe(sheet: Sheet) -> tuple[Switches, Observer]:
         switches = Switches(loggable=True)
-        observers.append(Observer(switches, AccessLog(1.0, writer, capacity=100), None, sheet))
-        return switches, observers[0]
+        return switches, Observer(switches, AccessLog(1.0, writer, capacity=100), None, sheet)
 
     count, written = 1000, bytearray()
     with ServerThread(FunctionModel(row_signature(), echo), observe=observe) as server:
         request = b"GET /v2 HTTP/1.1\r\n\r\n"
         last = request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         assert talk(server.address, request * (count - 1) + last).count(b" 200 OK") == count
-        server.on_loop(observers[0].publish)
+        assert server.observer is not None
+        server.on_loop(server.observer.publish)
         lost = int(server.metrics()["slipway_access_log_dropped_total"])
 
         def read() -> None:
@@ -311,7 +323,7 @@ def test_an_outbox_outlasts_what_goes_wrong_and_closes_in_time() -> None:
 
 def test_lines_fit_into_what_a_pipe_takes_in_one_piece() -> None:
     worst = "\x01" * 5000
-    watch = Watch("http", "POST", worst, TraceContext(TRACE, "1" * 16, "", True), "r" * 128, 0.0, print)  # type: ignore[arg-type]
+    watch = Watch("http", "POST", worst, TraceContext(TRACE, "1" * 16, "", True), "r" * 128, 0.0, print)
     watch.model = watch.version = watch.protocol_id = watch.tenant = "é" * 5000
     text = json.dumps(line(watch, 200, 0, "OK", 0.0, 0.0), ensure_ascii=False).encode()
     assert len(text) < 4096 + 2048

@@ -44,14 +44,17 @@ def tracing(collector: Collector, ratio: float = 0.0, model: Any = None, **optio
     def observe(sheet: Sheet) -> tuple[Switches, Observer]:
         switches = Switches(traceable=True)
         switches.reset(ratio, access_log=False)
-        observer = Observer(switches, None, SpanExport(collector.endpoint, {"service.name": "m"}, **options), sheet)
-        observers.append(observer)
-        return switches, observer
+        export = SpanExport(collector.endpoint, {"service.name": "m"}, **options)
+        return switches, Observer(switches, None, export, sheet)
 
-    observers: list[Observer] = []
     with ServerThread(model or FunctionModel(row_signature(), echo), observe=observe) as server:
-        server.publish_lost = lambda: server.on_loop(observers[0].publish)  # type: ignore[attr-defined]
         yield server
+
+
+def lost(server: ServerThread) -> float:
+    assert server.observer is not None
+    server.on_loop(server.observer.publish)
+    return server.metrics()["slipway_traces_dropped_total"]
 
 
 def infer(server: ServerThread, parent: str = "", **headers: str) -> dict[str, str]:
@@ -168,10 +171,10 @@ def test_which_parents_are_taken(parent: str, known: bool) -> None:
 
 
 def test_the_ratio_is_drawn_by_the_traces_id() -> None:
-    drawn = [
-        begin("", "", 0.25, token=lambda size, id_=number: f"{id_ << 60:0{2 * size}x}").sampled for number in range(16)
-    ]
-    assert drawn == [True] * 4 + [False] * 12
+    def drawn(number: int) -> bool:
+        return begin("", "", 0.25, token=lambda size: f"{number << 60:0{2 * size}x}").sampled
+
+    assert [drawn(number) for number in range(16)] == [True] * 4 + [False] * 12
 
 
 def test_a_collector_that_is_away_costs_spans_and_nothing_else() -> None:
@@ -180,14 +183,14 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else() -> None:
         with tracing(collector, ratio=1.0, capacity=3) as server:
             for _ in range(10):
                 infer(server)
-            await_condition(lambda: server.publish_lost() or server.metrics()["slipway_traces_dropped_total"] > 0)
+            await_condition(lambda: lost(server) > 0)
             assert infer(server)
             collector.gate.set()
     with collecting() as collector:
         collector.answer = 400
         with tracing(collector, ratio=1.0) as server:
             infer(server)
-            await_condition(lambda: server.publish_lost() or server.metrics()["slipway_traces_dropped_total"] == 1)
+            await_condition(lambda: lost(server) == 1)
 
 
 def test_what_is_noted_is_sent_before_the_end() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slipway_runtime.metrics.sheet import Cells
-from slipway_runtime.protocol.failures import invalid, unsupported
+from slipway_runtime.protocol.failures import forbidden, invalid, unsupported
 
 _RATIO, _TRACING, _INFO, _WARNING, _VERBOSE = range(5)
 BOARD_CELLS = 5
@@ -17,13 +17,17 @@ _RATES = 2**31 - 1
 class Switches:
     """Shared by all worker processes of a server where ``board`` is: a change is one for all of them."""
 
-    def __init__(self, board: Cells | None = None, *, traceable: bool = False, loggable: bool = False) -> None:
-        """``traceable``: there is a collector to send traces to; ``loggable``: requests can be logged here.
+    def __init__(
+        self, board: Cells | None = None, *, traceable: bool = False, loggable: bool = False, locked: bool = False
+    ) -> None:
+        """``traceable``: there is a collector to send traces to; ``loggable``: requests can be logged here; ``locked``:
+        clients may read only.
 
         Until ``reset``, a ``board`` that is given keeps what stands on it.
         """
         self._traceable = traceable
         self._loggable = loggable
+        self._locked = locked
         if board is not None:
             self._board = board
         else:
@@ -111,6 +115,8 @@ class Switches:
         self._apply(board)
 
     def _apply(self, board: Mapping[int, float]) -> None:
+        if board and self._locked:
+            raise forbidden("this server's settings are not changed by requests")
         for cell, value in board.items():
             self._board[cell] = value
 
