@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import socket
 from typing import Any
 
@@ -51,7 +52,7 @@ async def test_the_page_shows_what_the_operator_does_and_receivers_are_told_once
             listed = await fetched(api)
         news = [json.loads(body) for body in receiver.bodies]
         assert news[0] == news[1]
-        assert news[0]["id"] == f"{uid_of(raw)}/r-000001/started"
+        assert re.fullmatch(rf"{uid_of(raw)}/r-000001-[0-9]{{8}}T[0-9]{{6}}/started", news[0]["id"])
         assert news[0]["source"].startswith("//test/apis/slipway.dev/")
         assert (shown["phase"], shown["versions"][0]["name"], shown["rollout"]["to"]) == ("Pending", "v1", "v1")
         assert (namespace, "m") in {(item["namespace"], item["name"]) for item in listed["items"]}

@@ -1,5 +1,6 @@
 """Transitions of real rollouts give exactly the expected news, whenever and by whomever they are derived."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -27,7 +28,8 @@ def ended(world: World) -> Callable[[], bool]:
 
 
 def short(news: list[News]) -> list[tuple[str, str]]:
-    return [(each.kind.value, each.transition) for each in news]
+    """Kinds and names, without the time of the rollout's start."""
+    return [(each.kind.value, re.sub(r"-[0-9]{8}T[0-9]{6}/", "/", each.transition)) for each in news]
 
 
 def test_the_first_version():
@@ -162,6 +164,17 @@ def test_a_step_that_is_under_way_is_found_as_well():
     world.serve("v2")
     told(world, lambda: world.status.rollout is not None and world.status.rollout.stage == "Observing")
     assert short(list(recent_news(world.status, world.now - 60)))[-1] == ("Step", "r-000002/step-1")
+
+
+def test_a_rollout_of_the_same_number_after_a_lost_status_is_another_one():
+    world = serving()
+    world.serve("v2")
+    first = told(world, lambda: world.weight("v2") == 10)
+    world.status = ModelDeploymentStatus()
+    again = told(world, lambda: world.weight("v2") == 10)
+    world.act("Abort")
+    again += told(world, ended(world))
+    assert not {each.transition for each in first} & {each.transition for each in again}
 
 
 def test_nothing_is_no_news():

@@ -5,6 +5,7 @@ operator that is restarted finds the same names for what it had told already.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +15,7 @@ from slipway.api.conditions import find_condition
 from slipway.api.status import (
     ActionResult,
     ConditionType,
+    HistoryEntry,
     ModelDeploymentStatus,
     Outcome,
     Phase,
@@ -91,7 +93,9 @@ def _started(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Ite
         return
     beside = f"begins beside {rollout.from_}" if rollout.from_ else "begins; it is the first version"
     text = f"rollout of {rollout.to} {beside}"
-    yield News(NewsKind.STARTED, f"{rollout.id}/started", rollout.started_at, text, _facts(rollout))
+    yield News(
+        NewsKind.STARTED, f"{_named(rollout.id, rollout.started_at)}/started", rollout.started_at, text, _facts(rollout)
+    )
 
 
 def _step(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iterator[News]:
@@ -103,7 +107,7 @@ def _step(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iterat
     weight = _weight(after)
     text = f"{rollout.to} has {weight} % of requests, step {rollout.step} of {rollout.steps}"
     again = f"-after-{rollout.step_downs}-back" if rollout.step_downs else ""
-    transition = f"{rollout.id}/step-{rollout.step}{again}"
+    transition = f"{_named(rollout.id, rollout.started_at)}/step-{rollout.step}{again}"
     facts = _facts(rollout, step=rollout.step, steps=rollout.steps, weight=weight)
     yield News(NewsKind.STEP, transition, rollout.step_started_at, text, facts)
 
@@ -124,14 +128,14 @@ def _paused(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iter
 
 def _pause(status: ModelDeploymentStatus, rollout: RolloutStatus) -> tuple[str, str]:
     """The name of a pause and when it began: by the evidence, by a request, or by the step."""
-    last = status.last_action
+    last, named = status.last_action, _named(rollout.id, rollout.started_at)
     if rollout.paused and rollout.harm_at:
-        return f"{rollout.id}/paused-harm", rollout.harm_at
+        return f"{named}/paused-harm", rollout.harm_at
     if rollout.paused and last.verb == Verb.PAUSE and last.result == ActionResult.ACCEPTED:
         # Requests name themselves as they like.
-        return f"{rollout.id}/paused-{hashlib.sha256(last.id.encode()).hexdigest()[:12]}", last.at
+        return f"{named}/paused-{hashlib.sha256(last.id.encode()).hexdigest()[:12]}", last.at
     why = rollout.reason if rollout.reason in WAITS else "paused"
-    return f"{rollout.id}/step-{rollout.step}-{why}", rollout.step_started_at or rollout.stage_at
+    return f"{named}/step-{rollout.step}-{why}", rollout.step_started_at or rollout.stage_at
 
 
 def _ended(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iterator[News]:
@@ -142,9 +146,17 @@ def _ended(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Itera
     entry = next((entry for entry in after.history if entry.id == rollout.id), None)
     if rollout.stage is Stage.FINISHED and entry is None:
         return
-    outcome = entry.outcome if entry is not None else rollout.outcome
-    at = entry.finished_at if entry is not None else rollout.stage_at
-    yield _end(rollout.id, rollout.from_, rollout.to, outcome, at, rollout.reason, rollout.message, rollout.by)
+    present = HistoryEntry(
+        id=rollout.id,
+        from_=rollout.from_,
+        to=rollout.to,
+        outcome=entry.outcome if entry is not None else rollout.outcome,
+        started_at=rollout.started_at,
+        finished_at=entry.finished_at if entry is not None else rollout.stage_at,
+        by=rollout.by,
+        evidence=rollout.message,
+    )
+    yield _end(present, rollout.reason)
 
 
 def _ended_before(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iterator[News]:
@@ -152,7 +164,7 @@ def _ended_before(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -
     present = after.rollout.id if after.rollout is not None else ""
     for entry in after.history:
         if entry.id != present and not _told(before, entry.id):
-            yield _end(entry.id, entry.from_, entry.to, entry.outcome, entry.finished_at, "", entry.evidence, entry.by)
+            yield _end(entry)
 
 
 def _told(before: ModelDeploymentStatus, rollout: str) -> bool:
@@ -162,18 +174,19 @@ def _told(before: ModelDeploymentStatus, rollout: str) -> bool:
     return decided or any(entry.id == rollout for entry in before.history)
 
 
-def _end(rollout: str, from_: str, to: str, outcome: Outcome, at: str, reason: str, message: str, by: str) -> News:
+def _end(entry: HistoryEntry, reason: str = "") -> News:
     facts = {
-        "rollout": rollout, "from": from_, "to": to, "outcome": outcome.value,
-        "reason": reason, "message": message, "by": by,
+        "rollout": entry.id, "from": entry.from_, "to": entry.to, "outcome": entry.outcome.value,
+        "reason": reason, "message": entry.evidence, "by": entry.by,
     }  # fmt: skip
     facts = {name: value for name, value in facts.items() if value}
-    if outcome is Outcome.PROMOTED:
-        text = f"{to} is promoted and serves all traffic"
-        return News(NewsKind.PROMOTED, f"{rollout}/ended", at, text, facts)
-    back = f", {from_} serves" if from_ else ""
-    text = f"rollout of {to} is {_ENDED[outcome]}{back}: {_because(reason, message)}"
-    return News(NewsKind.ROLLED_BACK, f"{rollout}/ended", at, text, facts)
+    transition = f"{_named(entry.id, entry.started_at)}/ended"
+    if entry.outcome is Outcome.PROMOTED:
+        text = f"{entry.to} is promoted and serves all traffic"
+        return News(NewsKind.PROMOTED, transition, entry.finished_at, text, facts)
+    back = f", {entry.from_} serves" if entry.from_ else ""
+    text = f"rollout of {entry.to} is {_ENDED[entry.outcome]}{back}: {_because(reason, entry.evidence)}"
+    return News(NewsKind.ROLLED_BACK, transition, entry.finished_at, text, facts)
 
 
 def _limit(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Iterator[News]:
@@ -191,6 +204,12 @@ def _limit(before: ModelDeploymentStatus, after: ModelDeploymentStatus) -> Itera
     }  # fmt: skip
     transition = f"limit/{stable.revision}/{scaling.reason}/{at or 'start'}"
     yield News(NewsKind.LIMIT, transition, at, text, facts)
+
+
+def _named(rollout: str, started_at: str) -> str:
+    """The rollout with the second of its start: numbers begin anew where a status was lost or restored."""
+    second = re.sub(r"[^0-9T]", "", started_at[:19])
+    return f"{rollout}-{second}" if second else rollout
 
 
 def _facts(rollout: RolloutStatus, **more: Any) -> dict[str, Any]:
