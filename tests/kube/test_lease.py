@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from slipway.kube.client import Client, RetryPolicy
+from slipway.kube.failures import UnavailableError
 from slipway.kube.kinds import SERVICE
 from slipway.kube.lease import Elector, LeaseLostError, LeaseTimes
 from slipway.kube.metadata import Key
@@ -221,3 +222,21 @@ async def test_a_lease_is_renewed_while_everything_else_is_asked_to_wait():
     elector = Elector(client, LEASE, "one", clock=lambda: 0.0, wall=lambda: 0.0)
     await elector.acquire()
     assert waits == []
+
+
+async def test_a_process_that_slept_for_longer_than_its_lease_writes_nothing_when_it_wakes(election):
+    """As after SIGSTOP and SIGCONT: another may lead by then, and only the clock can tell before the lease is read."""
+    one = election.elector("one")
+    assert not one.fresh
+    await one.acquire()
+    client = Client(election.api, clock=election.clock, retry=RetryPolicy(attempts=1))
+    client.may_write = lambda: one.fresh
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "ns", "name": "s"}}
+    await client.apply(SERVICE, body)
+    election.clock.now += 9.9
+    await client.apply(SERVICE, body)
+    election.clock.now += 0.2
+    with pytest.raises(UnavailableError, match="lost its lease"):
+        await client.apply(SERVICE, body)
+    assert (await client.get(SERVICE, "ns", "s"))["metadata"]["name"] == "s"
+    assert one.leading

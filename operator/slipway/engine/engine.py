@@ -144,6 +144,9 @@ class Engine:
             if settings.lease
             else None
         )
+        if self._elector is not None:
+            elector = self._elector
+            client.may_write = lambda: elector.fresh
         self._reconciler = Reconciler(
             client=client,
             cache=self.cache,

@@ -73,6 +73,8 @@ class Client:
         self._draw = draw
         self._on_call = on_call
         self._not_before = 0.0
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked before every try of a write, but those of a Lease; where it says no, the write fails."""
 
     @classmethod
     async def from_environment(cls, **options: Any) -> Self:
@@ -194,6 +196,7 @@ class Client:
             if kind != LEASE:
                 # A leader that waits before it says that it lives is taken for dead.
                 await self._hold_back()
+                self._check_fence(method, path)
             answer, error = await self._try(kind, call)
             if answer is not None and answer.status < 300:
                 document: Object = json.loads(answer.body)
@@ -204,6 +207,10 @@ class Client:
                 raise error
             await self._sleep(wait)
         raise AssertionError("a call has at least one attempt")
+
+    def _check_fence(self, method: str, path: str) -> None:
+        if method != "GET" and not self.may_write():
+            raise UnavailableError(f"{method} {path}: this process may have lost its lease", reason="Fenced")
 
     async def _try(self, kind: Kind, call: Call) -> tuple[Answer | None, ApiError | None]:
         """One try: an answer, or the failure to get one."""

@@ -65,11 +65,17 @@ class Elector:
         self._seen: tuple[Any, ...] = ()
         self._seen_at = 0.0
         self._held: dict[str, Any] | None = None
+        self._renewed_at = 0.0
 
     @property
     def leading(self) -> bool:
         """Whether the lease is held as far as this process knows."""
         return self._held is not None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody else can lead yet; false in a process that was stopped for longer and has just woken up."""
+        return self.leading and self._clock() - self._renewed_at < self._times.renew_deadline
 
     async def acquire(self) -> None:
         """Return once the lease is held."""
@@ -79,12 +85,11 @@ class Elector:
 
     async def hold(self) -> None:
         """Renew for ever; raises :class:`LeaseLostError` once that has failed for too long."""
-        renewed = self._clock()
         while True:
             await self._sleep(self._times.retry)
-            if await self._try_until(renewed + self._times.renew_deadline):
-                renewed = self._clock()
-            elif self._held is None or self._clock() - renewed >= self._times.renew_deadline:
+            if await self._try_until(self._renewed_at + self._times.renew_deadline):
+                continue
+            if self._held is None or self._clock() - self._renewed_at >= self._times.renew_deadline:
                 self._held = None
                 raise LeaseLostError(f"lease {self._lease} is lost")
 
@@ -130,6 +135,7 @@ class Elector:
         return await self._write(self._client.replace, self._taken(lease, spec, holder))
 
     async def _write(self, write: Callable[..., Awaitable[dict[str, Any]]], lease: Mapping[str, Any]) -> bool:
+        begun = self._clock()
         try:
             self._held = await write(LEASE, lease, timeout=self._times.renew_deadline / 2, attempts=1)
         except ConflictError:
@@ -137,6 +143,7 @@ class Elector:
         except ApiError as error:
             log.warning("lease %s cannot be written: %s", self._lease, error)
             return False
+        self._renewed_at = begun
         self._look(self._held)
         return True
 
