@@ -93,6 +93,8 @@ class Succession:
             return
         difference = incompatibility(old.model.signature, new.model.signature)
         if difference is not None:
+            if new.metrics is not old.metrics:
+                new.metrics.ready.set(0.0)
             self._part(new)
             raise Refusal("SignatureChanged", f"clients of the present model could not go on: {difference}")
 
@@ -102,7 +104,8 @@ class Succession:
         place.service, place.source, place.failure = service, source, ""
         if old.metrics is not service.metrics:
             old.metrics.ready.set(0.0)
-        service.enter(Phase.READY)
+        if service.phase not in (Phase.DRAINING, Phase.CLOSING):
+            service.enter(Phase.READY)
         self._repository.changed()
 
     def _keep(self, place: Place, kept: Kept) -> None:

@@ -38,6 +38,9 @@ class Watch:
                 await self.look()
             except Refusal as refusal:
                 journal.record("watch-failed", "warning", reason=str(refusal))
+            except Exception as error:
+                # A defect of ours: the next look may go well.
+                journal.record("internal-error", "error", cause=f"{type(error).__name__}: {error}")
 
     async def look(self) -> None:
         """Look once. Raises Refusal when the folder cannot be read."""
