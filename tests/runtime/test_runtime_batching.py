@@ -261,6 +261,24 @@ def test_what_turns_slow_leaves_the_loop() -> None:
     assert not never.may_run_inline(1)
 
 
+def test_an_interrupted_execution_is_not_a_slow_model() -> None:
+    cost = CostModel(inline_allowed=True)
+    cost.observe(1, 50e-6)
+    for _ in range(50):
+        cost.observe(1, 5e-3)
+        cost.observe(1, 5e-3)
+        assert cost.may_run_inline(1)
+        for _ in range(20):
+            cost.observe(1, 50e-6)
+    for _ in range(3):
+        assert cost.may_run_inline(1)
+        cost.observe(1, 0.5e-3)
+    assert not cost.may_run_inline(1)
+    cost.observe(2, 50e-6)
+    cost.observe(2, 0.03)
+    assert not cost.may_run_inline(2)
+
+
 async def test_an_executor_that_cannot_start_fails_its_work() -> None:
     def missing_library() -> None:
         raise ImportError("no torch")

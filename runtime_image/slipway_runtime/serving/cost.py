@@ -9,6 +9,10 @@ from __future__ import annotations
 # answers would wait. In between, what was decided last stays.
 _INLINE_BELOW = 200e-6
 _INLINE_UNTIL = 400e-6
+# A busy machine now and then takes the processor away in the middle of an execution; that is not the model's time.
+_SLOW_IN_A_ROW = 3
+_TOO_SLOW = 20e-3
+_COUNTED = 2e-3
 _WEIGHT = 0.2
 # Share of an estimate that counts as certain: an execution may be quicker than the average.
 _CERTAIN = 0.8
@@ -26,6 +30,7 @@ class CostModel:
         self._allowed = inline_allowed
         self._seconds: dict[int, float] = {}
         self._inline: dict[int, bool] = {}
+        self._slow: dict[int, int] = {}
         self._known = False
         self._mean_rows = self._mean_seconds = 0.0
         self._variance = self._covariance = 0.0
@@ -34,12 +39,14 @@ class CostModel:
         """Learn from one execution."""
         bucket = rows.bit_length()
         known = self._seconds.get(bucket)
-        average = seconds if known is None else known + _WEIGHT * (seconds - known)
+        average = seconds if known is None else known + _WEIGHT * (min(seconds, _COUNTED) - known)
         self._seconds[bucket] = average
-        if average < _INLINE_BELOW:
-            self._inline[bucket] = True
-        elif average > _INLINE_UNTIL:
+        slow = self._slow.get(bucket, 0) + 1 if seconds > _INLINE_UNTIL else 0
+        self._slow[bucket] = slow
+        if slow >= _SLOW_IN_A_ROW or seconds > _TOO_SLOW:
             self._inline[bucket] = False
+        elif average < _INLINE_BELOW:
+            self._inline[bucket] = True
         if not self._known:
             self._known, self._mean_rows, self._mean_seconds = True, float(rows), seconds
             return
