@@ -14,6 +14,7 @@ OTHER_FORMS = {
     "docs/models.md": "the config.yaml of a model's folder",
     "docs/scaling.md": "rules of prometheus-adapter",
     "docs/analysis.md": "one check of a list",
+    "docs/engines.md": "rules of a scrape configuration",
 }
 """Pages with one block that is neither a manifest nor a piece of one, and what it is."""
 YAML = [block for block in blocks() if block.language == "yaml"]
