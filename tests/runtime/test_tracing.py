@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tests.runtime.harness import (
     row_signature,
 )
 from tests.runtime.test_runtime_batching import Clients, data
+from tests.runtime.test_runtime_shadow import await_active, write_config
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -40,14 +42,17 @@ BODY = json_request([[1.0, 2.0]])
 
 
 @contextmanager
-def tracing(collector: Collector, ratio: float = 0.0, model: Any = None, **options: Any) -> Iterator[ServerThread]:
+def tracing(
+    collector: Collector, ratio: float = 0.0, model: Any = None, shadow_file: Path | None = None, **options: Any
+) -> Iterator[ServerThread]:
     def observe(sheet: Sheet) -> tuple[Switches, Observer]:
         switches = Switches(traceable=True)
         switches.reset(ratio, access_log=False)
         export = SpanExport(collector.endpoint, {"service.name": "m"}, **options)
         return switches, Observer(switches, None, export, sheet)
 
-    with ServerThread(model or FunctionModel(row_signature(), echo), observe=observe) as server:
+    served = model or FunctionModel(row_signature(), echo)
+    with ServerThread(served, observe=observe, shadow_file=shadow_file) as server:
         yield server
 
 
@@ -128,6 +133,26 @@ def test_requests_of_a_batch_are_linked() -> None:
         [link] = by_trace[own].links
         assert (link.trace_id.hex(), link.span_id) == (other, roots[other])
         assert attributes(by_trace[own])["slipway.batch.requests"] == 2
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_repeated_request_is_in_the_trace_of_the_users(tmp_path: Path, protocol: str) -> None:
+    file = tmp_path / "shadow.json"
+    tensor = triton_grpc.InferInput("x", [1, 2], "FP32").set_data_from_numpy(np.ones((1, 2), np.float32))
+    with collecting() as collector, tracing(collector) as candidate, tracing(collector, shadow_file=file) as stable:
+        write_config(file, candidate.address)
+        await_active(stable)
+        if protocol == "http":
+            infer(stable, PARENT, tracestate="vendor=1")
+        else:
+            with triton_grpc.InferenceServerClient(stable.grpc_address) as client:
+                client.infer("my model", [tensor], headers={"traceparent": PARENT, "tracestate": "vendor=1"})
+        spans = collector.await_spans(6)["POST my model"]
+    by_parent = {span.parent_span_id.hex(): span for span in spans}
+    users = by_parent[SPAN]
+    repeated = by_parent[users.span_id.hex()]
+    assert repeated.trace_id == users.trace_id
+    assert repeated.trace_state == users.trace_state == "vendor=1"
 
 
 def test_the_caller_decides_and_the_ratio_where_it_does_not() -> None:

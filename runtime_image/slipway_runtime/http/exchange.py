@@ -54,6 +54,8 @@ class Exchange:
     remote: str = ""
     watch: Watch | None = None
     """Where it is noted how the request fared, if anybody wants to know."""
+    told: bool = False
+    """Whether that was noted."""
     sent: int = 0
     """Bytes of a streamed body."""
     """Bytes of the memory budget that the body holds."""
@@ -100,7 +102,9 @@ class Exchange:
             self._tell(self.watch, CLIENT_GONE)
 
     def _tell(self, watch: Watch, status: int) -> None:
-        self.watch = None
+        if self.told:
+            return
+        self.told = True
         size = 0 if self.answer is None or self.method == "HEAD" else self.answer.size
         watch.finish(watch, int(status), size + self.sent, "")
 

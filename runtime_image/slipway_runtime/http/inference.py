@@ -153,7 +153,11 @@ class InferenceEndpoint:
             if self._repeater is not None and not _is_shadow(exchange):
                 headers = exchange.headers
                 self._repeater.offer(
-                    request, outcome, headers.get(REQUEST_ID_HEADER, ""), headers.get("authorization", "")
+                    request,
+                    outcome,
+                    headers.get(REQUEST_ID_HEADER, ""),
+                    headers.get("authorization", ""),
+                    exchange.watch,
                 )
 
     def _encode(self, exchange: Exchange, request: InferRequest, outcome: Any) -> Answer:

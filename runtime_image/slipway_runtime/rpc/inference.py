@@ -22,6 +22,7 @@ from slipway_runtime.serving.service import ModelService
 from slipway_runtime.serving.tenants import Tenants
 from slipway_runtime.shadow.candidate import SHADOW_HEADER
 from slipway_runtime.shadow.repeater import Repeater
+from slipway_runtime.telemetry.watch import CURRENT
 from slipway_runtime.tensors.tensor import Tensor
 
 _REQUEST_ID = "x-request-id"
@@ -177,7 +178,11 @@ class RpcInference:
     def _offer(self, read: RpcRequest, outcome: tuple[Tensor, ...], metadata: Mapping[str, str], shadow: bool) -> None:
         if self._repeater is not None and not shadow:
             self._repeater.offer(
-                read.request, outcome, metadata.get(_REQUEST_ID, ""), metadata.get("authorization", "")
+                read.request,
+                outcome,
+                metadata.get(_REQUEST_ID, ""),
+                metadata.get("authorization", ""),
+                CURRENT.get(),
             )
 
 

@@ -13,6 +13,7 @@ import orjson
 from slipway_runtime.protocol.answer import HEAD_LENGTH
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.rawdata import decode_raw, encode_raw
+from slipway_runtime.telemetry.trace_context import TraceContext
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Tensor
 
@@ -54,12 +55,16 @@ class CandidateClient:
             trust_env=True,
         )
 
-    async def infer(self, target: str, inputs: Sequence[Tensor], authorization: str = "") -> tuple[Tensor, ...]:
+    async def infer(
+        self, target: str, inputs: Sequence[Tensor], authorization: str = "", trace: TraceContext | None = None
+    ) -> tuple[Tensor, ...]:
         """The candidate's outputs for ``inputs``. Raises NoAnswer or WrongAnswer."""
         head, blobs = _encode(inputs)
         headers = {SHADOW_HEADER: "true", HEAD_LENGTH: str(len(head))}
         if authorization:
             headers["authorization"] = authorization
+        if trace is not None:
+            headers |= trace.headers
         try:
             async with self._session.post(
                 target.rstrip("/") + self._path, data=b"".join((head, *blobs)), headers=headers

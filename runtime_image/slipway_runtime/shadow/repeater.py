@@ -25,6 +25,8 @@ from slipway_runtime.serving.service import ModelService
 from slipway_runtime.shadow.candidate import CandidateClient, NoAnswer, WrongAnswer
 from slipway_runtime.shadow.comparison import agree
 from slipway_runtime.shadow.config import Comparator, ShadowConfig, ShadowFile
+from slipway_runtime.telemetry.trace_context import TraceContext
+from slipway_runtime.telemetry.watch import Watch
 from slipway_runtime.tensors.tensor import Tensor
 
 _POLL_SECONDS = 1.0
@@ -69,6 +71,7 @@ class _Repetition:
     inputs: Outputs
     outputs: Outputs
     authorization: str
+    trace: TraceContext | None
     size: int
 
 
@@ -96,11 +99,18 @@ class Repeater:
         self._tasks = [asyncio.create_task(self._follow_file())]
         self._tasks += [asyncio.create_task(self._work()) for _ in range(self._allowance.at_once)]
 
-    def offer(self, request: InferRequest, outputs: Outputs, request_id: str, authorization: str = "") -> None:
+    def offer(
+        self,
+        request: InferRequest,
+        outputs: Outputs,
+        request_id: str,
+        authorization: str = "",
+        watch: Watch | None = None,
+    ) -> None:
         """A live request has been answered with ``outputs``: repeat it, if it is one of the sample.
 
         ``request_id`` decides, so that retries and all servers agree on it. ``authorization`` goes with it, since the
-        candidate is as guarded as we are.
+        candidate is as guarded as we are; the repetition is in the trace of the request that is watched.
         """
         config = self._config
         if config is None:
@@ -114,7 +124,8 @@ class Repeater:
                 self._count(config, pair, Result.DROPPED)
             return
         self._waiting_bytes += size
-        self._queue.put_nowait(_Repetition(config, pairs, request.inputs, outputs, authorization, size))
+        trace = None if watch is None else watch.trace
+        self._queue.put_nowait(_Repetition(config, pairs, request.inputs, outputs, authorization, trace, size))
 
     async def close(self) -> None:
         """Stop; what still waits is forgotten."""
@@ -173,7 +184,8 @@ class Repeater:
                 self._count(repetition.config, pair, result)
 
     async def _candidate_answer(self, repetition: _Repetition) -> Outputs:
-        return await self._client.infer(repetition.config.target, repetition.inputs, repetition.authorization)
+        target, inputs = repetition.config.target, repetition.inputs
+        return await self._client.infer(target, inputs, repetition.authorization, repetition.trace)
 
     async def _own_answer(self, repetition: _Repetition) -> Outputs:
         """Our own second answer. Raises NoAnswer where users wait, WrongAnswer where we fail now."""

@@ -28,6 +28,12 @@ class TraceContext:
     state: str = ""
 
     @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request that is caused by this one."""
+        found = {PARENT_HEADER: self.header}
+        return {**found, STATE_HEADER: self.state} if self.state else found
+
+    @property
     def header(self) -> str:
         """The value of ``traceparent`` for what is caused by this request."""
         return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.sampled else 0:02x}"
