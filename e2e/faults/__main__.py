@@ -16,11 +16,13 @@ from typing import Any
 from e2e.faults import virtual_time
 from e2e.faults.calls import every_call
 from e2e.faults.long import every_fault
+from e2e.faults.processes import every_process
 from e2e.faults.table import Row, table
 
 __all__ = ["main"]
 
-PARTS: Mapping[str, Callable[[list[str]], Coroutine[Any, Any, list[Row]]]] = {"calls": every_call, "long": every_fault}
+Part = Callable[[list[str]], Coroutine[Any, Any, list[Row]]]
+PARTS: Mapping[str, Part] = {"calls": every_call, "long": every_fault, "processes": every_process}
 """Each takes words that choose among what it has."""
 VIRTUAL = ("calls", "long")
 

@@ -1,7 +1,7 @@
 """Issue "it stays up", crash at every write: every call is struck with some fault, every write with kill -9.
 
-In virtual time, against the sandbox's API server in this process. ``python -m e2e.faults calls`` strikes every call with
-every fault.
+In virtual time, against the sandbox's API server in this process. ``python -m e2e.faults calls`` strikes every call
+with every fault.
 """
 
 import pytest

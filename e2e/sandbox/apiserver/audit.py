@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
@@ -29,6 +30,7 @@ class AuditLog:
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
             "stage": "RequestReceived",
+            "requestReceivedTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "verb": wanted.verb,
             "user": {"username": user.name, "groups": list(user.groups)},
             "objectRef": {
