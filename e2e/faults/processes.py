@@ -38,12 +38,14 @@ ASLEEP = 30.0
 AWAY = 120.0
 ONE = User.service_account("slipway-system", "slipway")
 TWO = User.service_account("slipway-system", "standby")
-STEPS: dict[str, Any] = {
-    "rollout": {"steps": [{"weight": 25, "hold": "2s"}, {"weight": 50, "hold": "2s"}], "keepPrevious": "1s"}
-}
-SLOW: dict[str, Any] = {
-    "rollout": {"steps": [{"weight": 25, "hold": "40s"}, {"weight": 50, "hold": "2s"}], "keepPrevious": "1s"}
-}
+
+
+def _spec(hold: str) -> dict[str, Any]:
+    steps = [{"weight": 25, "hold": hold}, {"weight": 50, "hold": "2s"}]
+    return {"rollout": {"steps": steps, "keepPrevious": "1s"}}
+
+
+STEPS, SLOW = _spec("2s"), _spec("40s")
 
 
 @dataclass
@@ -285,7 +287,8 @@ async def _row(stage: Stage, title: str, injected: str, holds: str, plays: Seque
         before = len(stage.lost)
         try:
             notes.append(await play(stage, name.lower()))
-        except (AssertionError, TimeoutError) as error:
+        except Exception as error:
+            # Whatever it was, the other plays are to be tried as well.
             problems.append(f"{name}: {error!r}"[:1500])
             for child in stage.running.values():
                 await child.stop()
