@@ -13,7 +13,7 @@ from slipway_runtime import __version__, journal
 from slipway_runtime.artefact.digest import digest_of, folder_lines
 from slipway_runtime.processes.group import WORKER_VARIABLE
 from slipway_runtime.processes.options import checked, run_supervised
-from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
+from slipway_runtime.refusal import ExitCode, Refusal, leave_termination_message, write_termination_message
 from slipway_runtime.repository import arguments
 from slipway_runtime.serving.tenants import TenantRules, read_rules
 from slipway_runtime.settings import (
@@ -156,6 +156,8 @@ def _fetch(given: argparse.Namespace) -> int:
     layout = Layout(given.layout)
     digest = deliver(Delivery(given.uri, given.to, given.name, given.sha256, layout, _access(given)))
     sys.stdout.write(f"{digest}\n")
+    # The operator shows it as the version's loaded digest, since the server in the pod cannot tell.
+    leave_termination_message(f"sha256:{digest}")
     return ExitCode.OK
 
 

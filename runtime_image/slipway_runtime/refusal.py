@@ -32,7 +32,12 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a defect o
 
 
 def write_termination_message(refusal: Refusal) -> None:
-    """Leave ``Reason: text`` where the kubelet (or whoever set the variable) reads it.
+    """Leave ``Reason: text`` where the kubelet (or whoever set the variable) reads it."""
+    leave_termination_message(str(refusal))
+
+
+def leave_termination_message(text: str) -> None:
+    """Leave a text there, of which Kubernetes keeps the beginning.
 
     The path is ``$SLIPWAY_TERMINATION_LOG``, by default Kubernetes' own. A missing path is no error:
     outside Kubernetes nobody reads it, and the same words are in the log.
@@ -40,6 +45,6 @@ def write_termination_message(refusal: Refusal) -> None:
     path = Path(os.environ.get("SLIPWAY_TERMINATION_LOG", "/dev/termination-log"))
     if not path.parent.is_dir():
         return
-    message = str(refusal).encode()[:_TERMINATION_LIMIT]
+    message = text.encode()[:_TERMINATION_LIMIT]
     with contextlib.suppress(OSError):
         path.write_bytes(message)

@@ -79,6 +79,16 @@ def test_a_model_that_is_fetched_or_being_fetched_is_no_failure():
         assert (view.failing, view.restarts, view.message) == (False, 0, "")
 
 
+def test_the_digest_that_was_verified_is_the_fetchers_last_word():
+    for message, exit_code, told in (
+        (f"sha256:{'a' * 64}\n", 0, f"sha256:{'a' * 64}"),
+        (f"sha256:{'a' * 64}", 65, ""),
+        ("fetched", 0, ""),
+    ):
+        view = pod_view(fetching(restartCount=0, state={"terminated": {"exitCode": exit_code, "message": message}}))
+        assert view.fetched_digest == told
+
+
 def test_an_unschedulable_pod_tells_since_when_and_why():
     view = pod_view(
         pod(

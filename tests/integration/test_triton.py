@@ -73,6 +73,8 @@ async def test_a_version_is_rolled_out_to_the_next(bench: Bench, folders: dict[s
     weights = [look.weight("v2") for look in timeline.looks if look.rollout.get("to") == "v2"]
     assert weights == sorted(weights)
     assert {20, 50} < set(weights)
+    loaded = {entry["name"]: entry["loadedDigest"] for entry in status["versions"]}
+    assert loaded["v2"] == f"sha256:{folders['two'].sha256}"
     assert [(check["name"], check["verdict"]) for check in status["analysis"]] == [
         ("errors", "Safe"),
         ("latency", "Safe"),

@@ -10,7 +10,8 @@ from slipway.api.revisions import Revision, revision_from_definition, revision_o
 from slipway.engine.prober import Prober
 from slipway.resources.engines import http_port
 
-POD = PodView(name="p-1", created_at=1.0, ready=True, ip="127.0.0.1")
+DIGEST = f"sha256:{'a' * 64}"
+POD = PodView(name="p-1", created_at=1.0, ready=True, ip="127.0.0.1", fetched_digest=DIGEST)
 
 
 def revision(engine: str, **runtime: Any) -> Revision:
@@ -46,6 +47,7 @@ async def test_a_server_of_openais_protocol_has_to_know_the_model(
     finally:
         await runner.cleanup()
     assert view.passed is passed
+    assert not passed or view.loaded_digest == DIGEST
     assert words in view.message
 
 

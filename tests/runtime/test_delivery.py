@@ -152,3 +152,6 @@ def test_the_command_leaves_a_message_for_kubernetes(
     code = cli.main(["fetch", (tmp_path / "nothing").as_uri(), "--to", str(target)])
     assert code == ExitCode.ARTEFACT_NOT_FOUND
     assert (tmp_path / "message").read_text().startswith("ArtefactNotFound: there is no model at ")
+    source = written(tmp_path / "llama", config="{}")
+    assert cli.main(["fetch", source.as_uri(), "--to", str(target)]) == ExitCode.OK
+    assert (tmp_path / "message").read_text() == f"sha256:{digest_of(source)}"

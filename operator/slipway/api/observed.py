@@ -33,6 +33,8 @@ class PodView:
     gpus: int = 0
     ip: str = ""
     node: str = ""
+    fetched_digest: str = ""
+    """Digest of the model that an init container brought and verified, ``sha256:<hex>``; empty without one."""
 
     @property
     def failing(self) -> bool:

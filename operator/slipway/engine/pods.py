@@ -1,6 +1,7 @@
 """Pods and Deployments of the API server as the values that decisions are made on."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from slipway.resources.workloads import DEFINITION
 __all__ = ["pod_view", "replica_failure", "stored_definition"]
 
 GPU = "nvidia.com/gpu"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
@@ -48,6 +50,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         gpus=_gpus(pod),
         ip=str(status.get("podIP") or ""),
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        fetched_digest=_fetched_digest(status),
     )
 
 
@@ -79,6 +82,13 @@ def _server(status: Mapping[str, Any]) -> Mapping[str, Any]:
     ended = state.get("terminated") or {}
     fails = ended.get("exitCode", 0) != 0 or (fetching.get("restartCount", 0) > 0 and not ended)
     return fetching if fails else _named(status.get("containerStatuses"), SERVER)
+
+
+def _fetched_digest(status: Mapping[str, Any]) -> str:
+    """What the init container has left as its last words; empty for anything but a digest."""
+    ended = (_named(status.get("initContainerStatuses"), FETCH).get("state") or {}).get("terminated") or {}
+    words = str(ended.get("message") or "").strip()
+    return words if ended.get("exitCode") == 0 and _DIGEST.fullmatch(words) else ""
 
 
 def _named(containers: Any, name: str) -> Mapping[str, Any]:

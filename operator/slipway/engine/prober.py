@@ -121,6 +121,7 @@ class Prober:
                 try:
                     examine = _EXAMINATIONS.get(expectation.revision.runtime.engine, _examine)
                     view = await examine(client, expectation)
+                    view = replace(view, loaded_digest=view.loaded_digest or pod.fetched_digest)
                     return view if view.passed else replace(view, message=f"{pod.name}: {view.message}")
                 finally:
                     await client.close()
