@@ -57,7 +57,7 @@ bench-rollouts: setup ## Count failed requests under whatever happens during a r
 bench-runtime: setup ## Compare the runtime with other servers, each in an environment of its own (25 minutes)
 	$(BIN)/python -m e2e.bench.runtime $(BENCH_ARGS)
 
-bench-reload: setup ## Reload a model under load, and again and again: failures, latency, memory (2 minutes)
+bench-reload: setup ## Reload a model under load, again and again, and drain: failures, latency, memory (2 minutes)
 	@$(BIN)/python -m e2e.bench.runtime_reload $(BENCH_ARGS)
 
 bench-operator: setup ## Create and roll out 1,000 ModelDeployments beside a bare client (hollow pods, 15 minutes)

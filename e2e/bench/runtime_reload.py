@@ -1,6 +1,6 @@
-"""Reloading a model of 50 MB under load, 100 reloads in a row, and a long run: failures, latency, memory.
+"""Reloading a model of 50 MB under load, 100 reloads in a row, a long run, and SIGTERM: failures, latency, memory.
 
-`make bench-reload` prints three tables. Every answer is checked: it is the old model's or the new one's, never neither.
+Run by `make bench-reload`. Every answer is checked: it is the old model's or the new one's, never neither.
 """
 
 import argparse
@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import math
 import os
 import socket
 import sys
@@ -251,6 +252,40 @@ async def soak(models: dict[str, Path], requests: int, rate: float) -> bool:
     return lost == 0 and last[0] - first[0] < _SOAK_GOAL and last[1] <= first[1]
 
 
+async def drain(models: dict[str, Path], seconds: float) -> bool:
+    """End a server of two models with SIGTERM at full rate; whether nothing was lost.
+
+    Clients do as a proxy does: they go on until the server is seen to be unready.
+    """
+    async with served(models["two"], beside=[f"other={models['three']}"]) as server:
+        loads = [
+            SteadyLoad(_HOST, server.port, f"/v2/models/{name}/infer", _BODY, math.inf, connections=8)
+            for name in ("m", "other")
+        ]
+        sending = asyncio.gather(*(load.run() for load in loads))
+        await asyncio.sleep(seconds)
+        server.process.terminate()
+        signalled = time.monotonic()
+        await asyncio.to_thread(_await_unready, server)
+        for load in loads:
+            load.stop()
+        await sending
+        ended = await server.process.wait()
+    answers = [answer for load in loads for answer in load.answers]
+    before = sum(answer.due < signalled for answer in answers)
+    lost = failures(answers)
+    print(
+        f"\nSIGTERM at {before / seconds:.0f} requests a second over two models: {len(answers)} requests, of which"
+        f" {len(answers) - before} came after the signal; failed: {lost}; exit code {ended}"
+    )
+    return lost == 0 and ended == 0 and len(answers) > before
+
+
+def _await_unready(server: Server) -> None:
+    while server.ready():
+        time.sleep(0.01)
+
+
 async def _run(given: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory(prefix="slipway-reload-") as folder:
         models = await asyncio.to_thread(write_models, Path(folder))
@@ -261,6 +296,7 @@ async def _run(given: argparse.Namespace) -> bool:
             await swaps(models, given.swaps, given.rate, given.calm),
             await memory(models, given.loads),
             await soak(models, given.requests, _SOAK_RATE),
+            *[await drain(models, 3.0) for _ in range(given.drains)],
         ]
         return all(parts)
 
@@ -273,6 +309,7 @@ def main() -> int:
     parser.add_argument("--calm", type=float, default=10.0, help="seconds measured before the first swap")
     parser.add_argument("--loads", type=int, default=50)
     parser.add_argument("--requests", type=int, default=200_000, help="of the long run at the end")
+    parser.add_argument("--drains", type=int, default=3)
     return 0 if uvloop.run(_run(parser.parse_args())) else 1
 
 

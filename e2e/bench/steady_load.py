@@ -1,6 +1,7 @@
 """Requests at a fixed rate, whatever the server does: what waits because the server is slow counts as slow."""
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ class Answer:
 class SteadyLoad:
     """Sends the same request over kept connections, `rate` times a second, until told to stop.
 
+    With an infinite rate, every connection sends its next request when it has the answer to the last.
+
     A connection that the server closes in order, with "Connection: close", is opened anew; a request that gets no
     answer has the status 0.
     """
@@ -44,7 +47,7 @@ class SteadyLoad:
         queue: asyncio.Queue[float | None] = asyncio.Queue()
         workers = [asyncio.create_task(self._work(queue)) for _ in range(self.connections)]
         begun, sent = time.monotonic(), 0
-        while not self._stop:
+        while not self._stop and self.rate != math.inf:
             now = time.monotonic()
             while begun + sent / self.rate <= now:
                 queue.put_nowait(begun + sent / self.rate)
@@ -69,6 +72,11 @@ class SteadyLoad:
         """The requests that were due in that time (monotonic seconds)."""
         return [answer for answer in self.answers if begin <= answer.due < end]
 
+    async def _due(self, queue: asyncio.Queue[float | None]) -> float | None:
+        if self.rate != math.inf:
+            return await queue.get()
+        return None if self._stop else time.monotonic()
+
     def _record(self, answer: Answer) -> None:
         self.answers.append(answer)
         if len(self.answers) >= self._goal:
@@ -78,7 +86,7 @@ class SteadyLoad:
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         lines = f"{self.method} {self.target} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(self.body)}"
         request = ("\r\n".join(lines) + "\r\n\r\n").encode() + self.body
-        while (due := await queue.get()) is not None:
+        while (due := await self._due(queue)) is not None:
             try:
                 if streams is None:
                     streams = await asyncio.open_connection(self.host, self.port)
