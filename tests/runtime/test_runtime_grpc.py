@@ -377,12 +377,16 @@ def test_answers_to_grpc_are_repeated_too() -> None:
     offered: list[Any] = []
 
     class Collector:
-        def offer(self, request: Any, outputs: tuple[Tensor, ...], request_id: str, authorization: str) -> None:
+        def offer(
+            self, request: Any, outputs: tuple[Tensor, ...], request_id: str, authorization: str, watch: Any
+        ) -> None:
             offered.append((request.inputs[0].array.tolist(), outputs[0].array.tolist(), request_id, authorization))
 
     with ServerThread(FunctionModel(row_signature(), echo)) as server:
         inference = RpcInference(server.repository, Collector())  # type: ignore[arg-type]
         data = with_input("FP32", fp32_contents=[1.0, 2.0]).SerializeToString()
         for metadata in ({"x-request-id": "a", "authorization": "Bearer t"}, {"x-slipway-shadow": "true"}):
-            asyncio.run_coroutine_threadsafe(inference.infer(server.service, data, metadata, None), server.loop).result(20)
+            asyncio.run_coroutine_threadsafe(inference.infer(server.service, data, metadata, None), server.loop).result(
+                20
+            )
     assert offered == [([[1.0, 2.0]], [[1.0, 2.0]], "a", "Bearer t")]
