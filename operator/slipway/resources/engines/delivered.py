@@ -15,6 +15,8 @@ REPOSITORY_PATH = "/mnt/models"
 MODEL_NAME = "model"
 MODEL_PATH = f"{REPOSITORY_PATH}/{MODEL_NAME}"
 """The model, for servers that are given a folder."""
+LARGEST = 1024**4
+"""Bytes of a model: language models exceed what the runtime takes by default."""
 _VOLUME = "models"
 
 
@@ -36,6 +38,7 @@ def fetcher(
     """The init container: Slipway's runtime image, which checks digest and signature before the server starts."""
     version = revision.version
     arguments = ["fetch", artefact_of(version.uri).uri, "--to", REPOSITORY_PATH, "--name", name, "--layout", layout]
+    arguments += ["--max-artefact-bytes", str(LARGEST)]
     if version.sha256:
         arguments += ["--sha256", version.sha256]
     return {
