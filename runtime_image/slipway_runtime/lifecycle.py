@@ -93,7 +93,7 @@ class Server:
         tenants = None
         if settings.tenants is not None:
             tenants = Tenants(settings.tenants, partial(tenant_counters, repository.accounts.sheet))
-        memory = ByteBudget(settings.limits.max_inflight_bytes // settings.processes)
+        memory = ByteBudget(settings.limits.max_inflight_bytes)
         endpoint = InferenceEndpoint(settings.limits.max_request_bytes, repeater, tenants, memory)
         service = RpcService(repository, RpcInference(repository, repeater, tenants, memory), control, switches)
         shared = member is not None
@@ -141,8 +141,7 @@ class Server:
             switches.reset(told.trace_sample_ratio, access_log=told.access_log)
         journal.want(switches.logs)
         name = settings.models[0].name if len(settings.models) == 1 else "slipway-runtime"
-        tenant_header = "" if settings.tenants is None else settings.tenants.header
-        return switches, observer_of(told, switches, sheet, name, tenant_header)
+        return switches, observer_of(told, switches, sheet, name, settings.tenants)
 
     def _bounds(self, memory: ByteBudget) -> Bounds:
         settings = self._settings

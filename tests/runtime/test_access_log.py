@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -106,6 +107,21 @@ def test_a_request_has_its_line(tmp_path: Path) -> None:
         "id": "mine",
         "tenant": "shop",
     }
+
+
+def test_a_tenant_is_named_and_its_token_is_not_logged(tmp_path: Path) -> None:
+    claims = base64.urlsafe_b64encode(b'{"org": "shop", "secret": "s"}').decode().rstrip("=")
+    rules = TenantRules("x-claims", "org")
+    with (tmp_path / "log").open("wb") as file:
+        observer = Observer(
+            Switches(loggable=True), AccessLog(1.0, file.fileno()), None, Sheet(), rules.header, rules.name_in
+        )
+        for value in (claims, "no token", ""):
+            watch = observer.begin("http", "GET", "/v2", {"x-claims": value}, 0.0, 0)
+            watch.finish(watch, 200, 0, "")
+        observer.close(PATIENCE)
+    lines = [json.loads(text) for text in (tmp_path / "log").read_bytes().splitlines()]
+    assert [one.get("tenant") for one in lines] == ["shop", None, None]
 
 
 def test_a_call_has_its_line(tmp_path: Path) -> None:

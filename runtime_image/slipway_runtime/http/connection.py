@@ -13,7 +13,7 @@ from typing import Protocol, cast
 import httptools
 
 from slipway_runtime.http.exchange import Exchange, render, render_parts
-from slipway_runtime.protocol.answer import failure_answer
+from slipway_runtime.http.refusing import check_framing, headers_too_large
 from slipway_runtime.protocol.failures import RequestFailure, invalid, too_large
 from slipway_runtime.serving.budget import ByteBudget
 
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
         headers, bounds = exchange.headers, self._bounds
         self._header_bytes += len(name) + len(value)
         if len(headers) >= bounds.max_headers or self._header_bytes > bounds.max_header_bytes:
-            raise _headers_too_large()
+            raise headers_too_large()
         if exchange.method:
             return  # trailers come after all decisions that headers take part in
         key, text = _key_of(name), value.decode("latin-1")
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         exchange.target = self._target.decode("latin-1")
         exchange.old_http = self._parser.get_http_version() == "1.0"
         if "transfer-encoding" in exchange.headers or "," in exchange.headers.get("host", ""):
-            _check_framing(exchange)
+            check_framing(exchange)
         if self._parser.get_http_version() not in _VERSIONS:
             raise RequestFailure(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this version of HTTP is not supported")
         length = exchange.headers.get("content-length", "")
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
         self._unparsed = size + (self._unparsed if progress == self._progress else 0)
         self._progress = progress
         if self._unparsed > self._bounds.max_target + self._bounds.max_header_bytes + _READ_SIZE:
-            self._reject(_headers_too_large())
+            self._reject(headers_too_large())
 
     def _reserve(self, exchange: Exchange, size: int) -> None:
         self._bounds.memory.reserve(size, exchange.reserved)
@@ -369,39 +369,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-class Refusing(asyncio.Protocol):
-    """A connection of which there are too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say so, and close."""
-        answer = failure_answer(RequestFailure(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections", retry_after=1))
-        stream = cast(asyncio.Transport, transport)
-        stream.writelines(render(Exchange(time.monotonic(), _nothing), answer, close=True))
-        stream.close()
-
-
-def _nothing() -> None:
-    """What is done when an answer that was sent already is there."""
-
-
 def _text_of(address: object) -> str:
     """``host:port`` of a peer; empty where there is none."""
     if not isinstance(address, tuple):
         return ""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _headers_too_large() -> RequestFailure:
-    return RequestFailure(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many or too large headers")
-
-
-def _check_framing(exchange: Exchange) -> None:
-    """What the parser lets pass although a proxy before us may read it in another way. Raises RequestFailure."""
-    if "," in exchange.headers.get("host", ""):
-        raise invalid("more than one Host")
-    encoding = exchange.headers.get("transfer-encoding", "chunked")
-    if exchange.old_http:
-        raise invalid("HTTP/1.0 has no Transfer-Encoding")
-    if encoding.strip().lower() != "chunked":
-        raise RequestFailure(HTTPStatus.NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked")

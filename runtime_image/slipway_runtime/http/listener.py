@@ -7,7 +7,8 @@ import resource
 import sys
 import time
 
-from slipway_runtime.http.connection import Bounds, Connection, Handler, Refusing
+from slipway_runtime.http.connection import Bounds, Connection, Handler
+from slipway_runtime.http.refusing import Refusing
 
 _SWEEP_SECONDS = 1.0
 _OTHER_FILES = 128

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,7 +31,11 @@ def checked(settings: ServeSettings) -> ServeSettings:
         models=models,
         template=replace(settings.template, device=Device.CPU),
         # Every worker keeps its part of what is said of the server.
-        limits=replace(settings.limits, cache_bytes=settings.limits.cache_bytes // count),
+        limits=replace(
+            settings.limits,
+            cache_bytes=settings.limits.cache_bytes // count,
+            max_inflight_bytes=math.ceil(settings.limits.max_inflight_bytes / count),
+        ),
         tenants=None if settings.tenants is None else settings.tenants.shared_by(count),
     )
 

@@ -64,6 +64,10 @@ class TenantRules:
     default: Share = Share(0.0, 1)
     named: Mapping[str, Share] = field(default_factory=dict)
 
+    def name_in(self, value: str) -> str:
+        """The tenant that the header's value names; "" for none. Raises RequestFailure (401) for unreadable claims."""
+        return (_claimed(value, self.claim) if self.claim else value)[:MAX_NAME]
+
     @property
     def highest(self) -> int:
         """The highest priority of all shares."""
@@ -190,7 +194,7 @@ class Tenants:
         The lag is 0 for the highest priority; see ``serving.waiting``. Raises RequestFailure: 429 when the tenant has
         used up its share, 401 when the claims cannot be read.
         """
-        name = value[:MAX_NAME] if not self.rules.claim else _claimed(value, self.rules.claim)[:MAX_NAME]
+        name = self.rules.name_in(value)
         share = self.rules.named.get(name)
         count = self._counts[OTHERS if share is None else name]
         bucket = self._bucket(name, share)

@@ -6,6 +6,7 @@ import os
 
 from slipway_runtime.metrics.sheet import Sheet
 from slipway_runtime.refusal import ExitCode, Refusal
+from slipway_runtime.serving.tenants import TenantRules
 from slipway_runtime.telemetry.access_log import AccessLog
 from slipway_runtime.telemetry.observer import Observer
 from slipway_runtime.telemetry.options import TelemetrySettings
@@ -14,7 +15,7 @@ from slipway_runtime.telemetry.switches import Switches
 
 
 def observer_of(
-    settings: TelemetrySettings, switches: Switches, sheet: Sheet, models: str, tenant_header: str = ""
+    settings: TelemetrySettings, switches: Switches, sheet: Sheet, models: str, tenants: TenantRules | None = None
 ) -> Observer | None:
     """None for a server that tells nothing of its requests. Raises Refusal.
 
@@ -31,4 +32,6 @@ def observer_of(
             text = "--trace-endpoint needs the packages of the extra runtime-tracing"
             raise Refusal("BadArguments", text, ExitCode.BAD_ARGUMENTS) from error
     log = AccessLog(settings.access_log_ratio) if settings.access_log else None
-    return Observer(switches, log, spans, sheet, tenant_header)
+    if tenants is None:
+        return Observer(switches, log, spans, sheet)
+    return Observer(switches, log, spans, sheet, tenants.header, tenants.name_in)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import time
@@ -12,6 +13,7 @@ from types import TracebackType
 
 from slipway_runtime.metrics.exposition import Registry
 from slipway_runtime.metrics.sheet import Merge, Sheet
+from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.telemetry import trace_context
 from slipway_runtime.telemetry.access_log import AccessLog
 from slipway_runtime.telemetry.spans import SpanExport
@@ -39,8 +41,11 @@ class Observer:
         spans: SpanExport | None,
         sheet: Sheet,
         tenant_header: str = "",
+        tenant_of: Callable[[str], str] = str,
         clock: Clock | None = None,
     ) -> None:
+        """``tenant_of`` gives the tenant's name that is in the value of ``tenant_header``; may raise RequestFailure."""
+        self._tenant_of = tenant_of
         self._switches = switches
         self._access_log = access_log
         self._spans = spans
@@ -68,7 +73,8 @@ class Observer:
         watch = Watch(protocol, method, target, trace, request_id, begun, self._finish)
         watch.received = received
         if self._tenant_header:
-            watch.tenant = get(self._tenant_header, "")
+            with contextlib.suppress(RequestFailure):
+                watch.tenant = self._tenant_of(get(self._tenant_header, ""))
         return watch
 
     def _finish(self, watch: Watch, status: int, sent: int, rpc_status: str) -> None:
