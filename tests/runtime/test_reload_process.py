@@ -18,7 +18,7 @@ from slipway_runtime.settings import ModelSettings, parse_duration
 from e2e.bench.runtime_reload import Server, memory, served, soak, write_models
 from e2e.bench.steady_load import SteadyLoad
 from tests.runtime.harness import await_condition, json_request
-from tests.runtime.repository_server import write
+from tests.runtime.repository_server import write, write_waiting
 
 RATE = 400.0
 BODY = json_request(np.ones((1, 4)))
@@ -68,6 +68,17 @@ async def test_a_drain_of_several_models_loses_no_request(tmp_path: Path) -> Non
             load.stop()
         assert await server.process.wait() == 0
     assert [outcomes(load) for load in loads] == [{(200, 2.0)}, {(200, 5.0)}, {(200, 7.0)}]
+
+
+async def test_sigterm_does_not_wait_for_a_load(tmp_path: Path) -> None:
+    slow = write_waiting(tmp_path / "slow", 3)
+    async with served(write(tmp_path / "m", 2), "--pre-stop", "10ms") as server:
+        (tmp_path / "gate").mkdir()
+        load = asyncio.create_task(asyncio.to_thread(server.load, slow.as_uri()))
+        await asyncio.to_thread(await_condition, lambda: list((tmp_path / "gate").iterdir()))
+        server.process.terminate()
+        assert await load == 503
+        assert await server.process.wait() == 0
 
 
 async def test_loads_and_failed_loads_keep_no_memory(tmp_path: Path) -> None:

@@ -121,8 +121,19 @@ def test_what_was_told_or_loaded_comes_before_the_folder(tmp_path: Path) -> None
         "a": (tmp_path / "a").as_uri(),
         "b": "s3://b",
     }
-    catalogue.remember(replace(TEMPLATE, name="a", version="2", uri="s3://a"))
-    assert [model.uri for model in catalogue.entries()["a"]] == ["s3://a"]
+    for version in ("2", "3"):
+        (tmp_path / "c" / version).mkdir(parents=True)
+        (tmp_path / "c" / version / "model.pt").touch()
+    catalogue.remember(replace(TEMPLATE, name="c", version="4", uri="s3://4"), instead_of="3")
+    catalogue.remember(replace(TEMPLATE, name="d", version="1", uri="s3://d"), instead_of="1")
+
+    def known(name: str) -> dict[str, str]:
+        return {model.version: model.uri for model in catalogue.entries()[name]}
+
+    assert known("c") == {"2": (tmp_path / "c" / "2").as_uri(), "4": "s3://4"}
+    assert known("d") == {"1": "s3://d"}
+    catalogue.remember(replace(TEMPLATE, name="c", version="3", uri="s3://3"), instead_of="4")
+    assert known("c") == {"2": (tmp_path / "c" / "2").as_uri(), "3": "s3://3"}
 
 
 def test_changes_on_disk_are_seen(tmp_path: Path) -> None:

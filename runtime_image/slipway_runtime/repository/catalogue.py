@@ -26,23 +26,30 @@ class Catalogue:
 
     def __init__(self, told: Sequence[ModelSettings], folder: Path | None, template: ModelSettings) -> None:
         """``template`` holds what the models of the ``folder`` have in common."""
-        self._told: dict[str, tuple[ModelSettings, ...]] = {}
-        for one in told:
-            self._told[one.name] = (*self._told.get(one.name, ()), one)
+        self._told = tuple(told)
         self._folder = folder
+        self._instead: dict[tuple[str, str], ModelSettings] = {}
         self.template = template
 
     def entries(self) -> dict[str, tuple[ModelSettings, ...]]:
         """All models, each with its versions. Reads the folder; raises Refusal when it cannot be read."""
-        found: dict[str, tuple[ModelSettings, ...]] = {}
-        if self._folder is not None:
-            for one in scan(self._folder, self.template):
-                found[one.name] = (*found.get(one.name, ()), one)
-        return found | self._told
+        found: dict[str, dict[str, ModelSettings]] = {}
+        for one in [] if self._folder is None else scan(self._folder, self.template):
+            found.setdefault(one.name, {})[one.version] = one
+        for name in {one.name for one in self._told}:
+            found[name] = {one.version: one for one in self._told if one.name == name}
+        for (name, version), one in self._instead.items():
+            versions = found.setdefault(name, {})
+            versions.pop(version, None)
+            versions[one.version] = one
+        return {name: tuple(versions.values()) for name, versions in found.items()}
 
-    def remember(self, model: ModelSettings) -> None:
-        """From now on the model of that name comes from there."""
-        self._told[model.name] = (model,)
+    def remember(self, model: ModelSettings, instead_of: str) -> None:
+        """From now on the model stands where the version ``instead_of`` of that name was."""
+        name = model.name
+        # It may itself have come instead of another.
+        first = (old for (of, old), one in self._instead.items() if (of, one.version) == (name, instead_of))
+        self._instead[name, next(first, instead_of)] = model
 
 
 def scan(folder: Path, template: ModelSettings) -> Iterator[ModelSettings]:

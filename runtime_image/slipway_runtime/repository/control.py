@@ -132,18 +132,26 @@ class ModelControl:
             entries = await asyncio.to_thread(self._catalogue.entries)
             known = entries.get(name, ())
             if request.changes_source:
-                known = (known[-1] if known else replace(self._catalogue.template, name=name, version=FIRST_VERSION),)
+                known = (self._base(name, known, request.version),)
             if not known or not (known[0].uri or request.uri):
                 raise not_found(f"there is no model '{name}' to load")
             if request.sha256 and len(known) > 1:
                 raise invalid(f"model '{name}' has several versions, a sha256 is for one")
             for model in known:
                 source = request.applied(self._source(model))
-                await self._bring(source, request.changes_source, request.allow_signature_change)
+                replaced = await self._bring(source, request.changes_source, request.allow_signature_change)
                 if request.changes_source:
-                    self._catalogue.remember(source.model)
+                    self._catalogue.remember(source.model, replaced)
             if not request.changes_source:
                 self._drop_versions(name, known)
+
+    def _base(self, name: str, known: tuple[ModelSettings, ...], version: str) -> ModelSettings:
+        """What a request to load from elsewhere is said of: that version, or the one served by default."""
+        if not known:
+            return replace(self._catalogue.template, name=name, version=FIRST_VERSION)
+        if not version and self._repository.places(name):
+            version = self._repository.find(name).version
+        return next((model for model in known if model.version == version), known[-1])
 
     async def _unload(self, name: str) -> None:
         async with self._lock(name):
@@ -171,8 +179,11 @@ class ModelControl:
             if place.version not in kept:
                 self._succession.remove(place, "the files are gone")
 
-    async def _bring(self, source: Source, instead: bool = False, any_signature: bool = False) -> None:
-        """Load a source into its place; ``instead``: into that of another version. Raises Refusal."""
+    async def _bring(self, source: Source, instead: bool = False, any_signature: bool = False) -> str:
+        """Load a source into its place; ``instead``: into that of another version, if it has none.
+
+        Gives the version that was in the place before. Raises Refusal.
+        """
         model = source.model
         place = self._place(model)
         if place is None and instead and (places := self._repository.places(model.name)):
@@ -181,13 +192,16 @@ class ModelControl:
             digest = expected_digest(model.sha256)
             if place.kept is not None and not digest:
                 digest = await _local_digest(model)
+            present = place.version
             if self._succession.restore(place, source, digest):
-                return
+                return present
+        # What was counted under this identity goes on.
         service = self._repository.accounts.service(model.name, model.version, model.revision)
         if place is None:
             place = Place(service, required=False)
             self._repository.add(place)
-        elif not place.loaded and place.version != model.version:
+        present = place.version
+        if not place.loaded and place.version != model.version:
             place.service = service
             self._repository.changed()
         try:
@@ -197,6 +211,7 @@ class ModelControl:
             if self._rules.lasting:
                 journal.record("load-failed", "error", model=model.name, version=model.version, reason=str(refusal))
             raise
+        return present
 
     async def _bring_into(self, place: Place, service: ModelService, source: Source, any_signature: bool) -> None:
         # Two models are in memory while one takes the other's place, not three.
