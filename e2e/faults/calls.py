@@ -16,7 +16,7 @@ from e2e.faults.world import Wall, World
 __all__ = ["Course", "Trial", "every_call", "play", "strikes", "trials"]
 
 REST = 60.0
-"""Seconds after the end, of which the second half must pass without a write: a call may take 30 s to be given up."""
+"""Seconds after the end, of which the last third must pass without a write: a call may take 30 s to be given up."""
 EXCESS = 60
 """Calls beyond those of an undisturbed run that a fault may cost: a look more, retries, the lists of a new process."""
 PATIENCE = 600.0
@@ -67,7 +67,7 @@ async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None =
         except (AssertionError, TimeoutError) as error:
             problems.append(str(error) or "never at rest")
         asked = api.audit[begun:]
-        late = asyncio.get_running_loop().time() - REST / 2
+        late = asyncio.get_running_loop().time() - REST / 3
         problems += [f"written at rest: {one.call.path}" for one in asked if _changes(one) and one.at > late]
         problems += [repr(error) for error in operator.failures]
         problems += world.faults()
@@ -119,18 +119,19 @@ def _difference(one: Any, other: Any, path: str = "") -> str:
 
 
 async def every_call(words: list[str]) -> list[Row]:
-    """Every fault at every call of the scenarios that have one of the words in their title."""
+    """Every fault at every call of every scenario; words choose scenarios by their title and faults by their name."""
     wall = Wall()
     api = Api(wall)
     await api.start()
-    chosen = [one for one in SCENARIOS if not words or any(word in one.title for word in words)]
-    found: dict[Fault, list[Trial]] = {fault: [] for fault in Fault}
+    chosen = [one for one in SCENARIOS if any(word in one.title for word in words)] or list(SCENARIOS)
+    faults = [one for one in Fault if any(word in one for word in words)] or list(Fault)
+    found: dict[Fault, list[Trial]] = {fault: [] for fault in faults}
     for scenario in chosen:
         begun = time.monotonic()
         plain = await play(api, wall, scenario)
         assert not plain.problems, plain.problems
         count = 0
-        async for trial in trials(api, wall, scenario, plain, strikes(plain)):
+        async for trial in trials(api, wall, scenario, plain, strikes(plain, faults)):
             api.audit.clear()
             found[trial.strike.fault].append(trial)
             count += 1
