@@ -26,6 +26,7 @@ from slipway_runtime.processes.group import Membership, membership
 from slipway_runtime.processors import limit_threads
 from slipway_runtime.refusal import ExitCode, Refusal, write_termination_message
 from slipway_runtime.repository.control import ModelControl
+from slipway_runtime.repository.loader import Heap
 from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.inference import RpcInference
 from slipway_runtime.rpc.listener import RpcListener
@@ -87,7 +88,7 @@ class Server:
             sheet=sheet,
             complete=None if member is None else lambda: member.board.complete,
         )
-        control = ModelControl(repository, settings, self._threads, self._device_lost)
+        control = ModelControl(repository, settings, self._threads, self._device_lost, Heap())
         control.announce()
         repeater = self._repeater(repository)
         tenants = None
@@ -134,8 +135,7 @@ class Server:
         settings = self._settings
         told = settings.telemetry
         board = None if self._member is None else self._member.board.cells
-        # Where changes of models need a token, anybody's changes of settings are not taken either.
-        locked = settings.repository.token_file is not None
+        locked = not told.allow_changes
         switches = Switches(board, traceable=bool(told.trace_endpoint), loggable=told.access_log, locked=locked)
         if self._member is None or not self._member.board.complete:
             switches.reset(told.trace_sample_ratio, access_log=told.access_log)

@@ -28,7 +28,7 @@ from slipway_runtime.protocol.failures import (
 )
 from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.repository.catalogue import Catalogue
-from slipway_runtime.repository.loader import Loader
+from slipway_runtime.repository.loader import Heap, Loader
 from slipway_runtime.repository.naming import FIRST_VERSION, RESERVED_NAMES, VERSION_FORM
 from slipway_runtime.repository.place import Place
 from slipway_runtime.repository.repository import Repository
@@ -53,14 +53,17 @@ class ModelControl:
         settings: ServeSettings,
         threads: int,
         device_lost: Callable[[BaseException], None],
+        heap: Heap | None = None,
     ) -> None:
-        """``threads`` are for numeric libraries; ``device_lost`` is told when only a new process can help."""
+        """``threads`` are for numeric libraries; ``device_lost`` is told when only a new process can help;
+        ``heap`` is given where the process is the server's alone.
+        """
         self._repository = repository
         self._settings = settings
         self._rules = settings.repository
         self._catalogue = Catalogue(settings.models, settings.repository.folder, settings.template)
         self._succession = Succession(repository, settings.repository)
-        self._loader = Loader(threads, self._model_lost)
+        self._loader = Loader(threads, self._model_lost, heap)
         self._tell_device_lost = device_lost
         self._loop = asyncio.get_running_loop()
         self._locks: dict[str, asyncio.Lock] = {}

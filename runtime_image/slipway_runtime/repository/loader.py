@@ -42,9 +42,13 @@ class WarmModel:
 class Loader:
     """Loads models, each on threads of its own."""
 
-    def __init__(self, threads: int, device_lost: Callable[[ModelService, BaseException], None]) -> None:
+    def __init__(
+        self, threads: int, device_lost: Callable[[ModelService, BaseException], None], heap: Heap | None = None
+    ) -> None:
         """``threads`` are what numeric libraries may use for one model; ``device_lost`` is told when a model's device
-        has failed for good."""
+        has failed for good; ``heap`` is given where the process is the server's alone.
+        """
+        self._heap = heap
         self._threads = threads
         self._device_lost = device_lost
         self._loop = asyncio.get_running_loop()
@@ -74,7 +78,7 @@ class Loader:
         begun = time.monotonic()
         executors = [self._executor()]
         try:
-            warm: WarmModel = await executors[0].call(partial(load_warm, source, self._threads))
+            warm: WarmModel = await executors[0].call(partial(load_warm, source, self._threads, self._heap))
             executors += [self._executor() for _ in warm.copies[1:]]
             others = zip(executors[1:], warm.copies[1:], strict=True)
             await asyncio.gather(
@@ -166,7 +170,7 @@ def _use_threads(count: int) -> None:
     torch.set_num_threads(max(1, count))
 
 
-class _Heap:
+class Heap:
     """What the garbage collector has to look through.
 
     Modules are for life, and torch's are so many objects that looking through them takes a fifth of a second, in which
@@ -189,10 +193,9 @@ class _Heap:
 
 
 _NEEDED = {ModelKind.TORCH_EXPORT: ("torch.export",), ModelKind.ONNX: ("onnxruntime",)}
-_HEAP = _Heap()
 
 
-def load_warm(source: Source, threads: int) -> WarmModel:
+def load_warm(source: Source, threads: int, heap: Heap | None = None) -> WarmModel:
     """Verify, load and warm the model: everything between a URI and readiness. Raises Refusal."""
     from slipway_runtime.artefact.arrival import arrived
     from slipway_runtime.models.fidelity import compare_with_fp32
@@ -212,7 +215,8 @@ def load_warm(source: Source, threads: int) -> WarmModel:
             verified=artefact.verified,
             signed=artefact.signed,
         )
-        _HEAP.settle(artefact.kind)
+        if heap is not None:
+            heap.settle(artefact.kind)
         places = places_of(settings, artefact.description.instances)
         _use_threads(threads // len(places))
         first = load(artefact, places[0])
