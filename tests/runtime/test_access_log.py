@@ -237,7 +237,7 @@ def test_levels_and_the_log_can_be_switched(tmp_path: Path, capfdbinary: pytest.
     assert paths.count(INFER) == 1
 
 
-def test_a_server_that_asks_for_a_token_keeps_its_settings() -> None:
+def test_a_server_that_is_not_told_otherwise_keeps_its_settings() -> None:
     switches = Switches(traceable=True, loggable=True, locked=True)
     for change in (
         lambda: switches.change_logging({"log_info": False}),

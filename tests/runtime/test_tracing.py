@@ -32,6 +32,7 @@ from tests.runtime.harness import (
     fetch,
     json_request,
     row_signature,
+    serving,
 )
 from tests.runtime.test_runtime_batching import Clients, data
 from tests.runtime.test_runtime_shadow import await_active, write_config
@@ -223,6 +224,30 @@ def test_what_is_noted_is_sent_before_the_end() -> None:
         with tracing(collector, ratio=1.0) as server:
             infer(server)
         assert len(collector.spans()) == 3
+
+
+def test_a_pod_sends_what_its_variables_say_and_all_of_it_before_it_ends(
+    tmp_path: Path, model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables are those that the operator gives to pods."""
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "scorer")
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.version=v1,k8s.pod.name=scorer-v1-abc")
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "1")
+        shapes = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 2]}])
+        with serving(tmp_path, model_files["doubler.pt"].as_uri(), "--inputs", shapes) as server:
+            server.await_ready()
+            assert fetch(server.address, "POST", "/v2/models/m/infer", BODY)[0] == 200
+            assert fetch(server.address, "POST", "/v2/trace/setting", b'{"trace_rate": "9"}')[0] == 403
+            assert json.loads(fetch(server.address, "GET", "/v2/trace/setting")[1])["trace_rate"] == "1"
+            server.terminate()
+            assert server.wait() == 0
+        spans = collector.spans()
+        resource = attributes(collector.requests[0].resource_spans[0].resource)
+    assert [span.name for span in spans].count("POST m") == 1
+    assert (resource["service.name"], resource["service.version"]) == ("scorer", "v1")
+    assert resource["k8s.pod.name"] == "scorer-v1-abc"
 
 
 def test_a_close_does_not_wait_for_a_collector_that_is_gone() -> None:

@@ -66,7 +66,7 @@ class Group:
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, model_files: dict[str, Path]) -> Iterator[Group]:
     place = tmp_path_factory.mktemp("group")
-    flags = (*FLAGS, "--processes", str(COUNT), "--access-log")
+    flags = (*FLAGS, "--processes", str(COUNT), "--access-log", "--allow-setting-changes")
     with serving(place, model_files["doubler.pt"].as_uri(), *flags) as server:
         server.await_ready()
         yield Group(server, place / "stderr")

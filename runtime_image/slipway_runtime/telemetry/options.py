@@ -22,6 +22,8 @@ class TelemetrySettings:
     """OTLP collector (HTTP); empty: no traces."""
     trace_sample_ratio: float = _DEFAULT_RATIO
     """Share of the requests that start a trace where the caller has not decided."""
+    allow_changes: bool = False
+    """Requests may change what is logged and traced."""
 
     @property
     def observes(self) -> bool:
@@ -52,8 +54,15 @@ def add_arguments(serve: argparse.ArgumentParser) -> None:
         default=os.environ.get(_RATIO) or _DEFAULT_RATIO,
         help="share of the requests traced whose caller has not decided; or $OTEL_TRACES_SAMPLER_ARG",
     )
+    serve.add_argument("--allow-setting-changes", action="store_true", help="by requests: of logging and tracing")
 
 
 def settings_of(given: argparse.Namespace) -> TelemetrySettings:
     """The settings of parsed arguments."""
-    return TelemetrySettings(given.access_log, given.access_log_ratio, given.trace_endpoint, given.trace_sample_ratio)
+    return TelemetrySettings(
+        given.access_log,
+        given.access_log_ratio,
+        given.trace_endpoint,
+        given.trace_sample_ratio,
+        given.allow_setting_changes,
+    )

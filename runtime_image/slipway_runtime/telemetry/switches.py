@@ -116,7 +116,7 @@ class Switches:
 
     def _apply(self, board: Mapping[int, float]) -> None:
         if board and self._locked:
-            raise forbidden("this server's settings are not changed by requests")
+            raise forbidden("this server does not take its settings from requests")
         for cell, value in board.items():
             self._board[cell] = value
 
