@@ -173,8 +173,12 @@ class Batcher:
         if not self._idle:
             return
         now = time.monotonic()
-        oldest = self._first_in_time(now)
+        oldest = self._line.oldest()
         if oldest is None:
+            return
+        # The usual case costs no more than this comparison.
+        comfortable = oldest.deadline - now > self._cost.longest * self._max_rows
+        if not comfortable and (oldest := self._first_in_time(now)) is None:
             return
         jobs, rows = self._line.beside(oldest)
         hold = oldest.arrived + self._limits.max_delay - now
@@ -183,7 +187,11 @@ class Batcher:
         if incomplete and oldest.key is not None and hold > 0:
             self._hold = self._loop.call_later(hold, self._consider)
             return
-        self._dispatch(self._take_batch(oldest, rows, now))
+        if comfortable:
+            jobs, late = self._line.take(min(self._max_rows, self._target.rows), now, oldest)
+            self._dispatch(self._taken(jobs, late))
+        else:
+            self._dispatch(self._take_batch(oldest, rows, now))
 
     def _first_in_time(self, now: float) -> Job | None:
         """The most urgent job that may still finish; those before it are answered."""
@@ -197,11 +205,15 @@ class Batcher:
         most = min(self._max_rows, self._target.rows)
         fitting = self._cost.rows_within(oldest.deadline - now, most)
         if fitting == most or waiting_rows < most:
-            jobs, late = self._line.take(fitting, now)
+            jobs, late = self._line.take(fitting, now, oldest)
         else:
-            jobs, late = self._line.take(most, now + self._cost.at_least(most))
-            if not jobs:
-                jobs, late = [late[0]], late[1:]
+            jobs, late = self._line.take(most, now + self._cost.at_least(most), oldest)
+        return self._taken(jobs, late)
+
+    def _taken(self, jobs: list[Job], late: list[Job]) -> list[Job]:
+        """The jobs to run; those that are too late for it are answered, but something is always run."""
+        if not jobs:
+            jobs, late = [late[0]], late[1:]
         for job in late:
             self._refusals += 1
             job.finish(timed_out())

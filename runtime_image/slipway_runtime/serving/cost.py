@@ -32,6 +32,8 @@ class CostModel:
         self._inline: dict[int, bool] = {}
         self._slow: dict[int, int] = {}
         self._known = False
+        self.longest = 0.0
+        """Seconds of the longest average so far."""
         self._mean_rows = self._mean_seconds = 0.0
         self._variance = self._covariance = 0.0
 
@@ -41,6 +43,8 @@ class CostModel:
         known = self._seconds.get(bucket)
         average = seconds if known is None else known + _WEIGHT * (min(seconds, _COUNTED) - known)
         self._seconds[bucket] = average
+        if average > self.longest:
+            self.longest = average
         slow = self._slow.get(bucket, 0) + 1 if seconds > _INLINE_UNTIL else 0
         self._slow[bucket] = slow
         if slow >= _SLOW_IN_A_ROW or seconds > _TOO_SLOW:

@@ -44,7 +44,7 @@ class WaitingLine:
     def __init__(self) -> None:
         self._arrivals: dict[float, deque[Job]] = {}
         """By lag; in each line the first is the most urgent."""
-        self._groups: dict[GroupKey, dict[float, _Group]] = {}
+        self._groups: dict[tuple[float, GroupKey], _Group] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -53,9 +53,15 @@ class WaitingLine:
     def add(self, job: Job) -> None:
         """Put a job at the end of those of its lag."""
         self._count += 1
-        self._arrivals.setdefault(job.lag, deque()).append(job)
+        arrivals = self._arrivals.get(job.lag)
+        if arrivals is None:
+            arrivals = self._arrivals[job.lag] = deque()
+        arrivals.append(job)
         if job.key is not None:
-            group = self._groups.setdefault(job.key, {}).setdefault(job.lag, _Group())
+            place = job.lag, job.key
+            group = self._groups.get(place)
+            if group is None:
+                group = self._groups[place] = _Group()
             group.line.append(job)
             group.jobs += 1
             group.rows += job.rows
@@ -65,43 +71,54 @@ class WaitingLine:
         self._count -= 1
         if job.key is None:
             return
-        lags = self._groups[job.key]
-        group = lags[job.lag]
+        place = job.lag, job.key
+        group = self._groups[place]
         group.jobs -= 1
         group.rows -= job.rows
         # Shapes and priorities are the client's choice: empty groups must not pile up.
         if group.jobs == 0:
-            del lags[job.lag]
-            if not lags:
-                del self._groups[job.key]
+            del self._groups[place]
 
     def oldest(self) -> Job | None:
         """The most urgent job."""
         best: Job | None = None
         urgency = math.inf
-        for lag, arrivals in list(self._arrivals.items()):
+        gone = False
+        for lag, arrivals in self._arrivals.items():
             while arrivals and arrivals[0].state is not JobState.QUEUED:
                 arrivals.popleft()
             if not arrivals:
-                del self._arrivals[lag]
+                gone = True
             elif arrivals[0].arrived + lag < urgency:
                 best, urgency = arrivals[0], arrivals[0].arrived + lag
+        if gone:
+            # Priorities are the client's choice: empty lines must not pile up.
+            self._arrivals = {lag: arrivals for lag, arrivals in self._arrivals.items() if arrivals}
         return best
 
     def beside(self, job: Job) -> tuple[int, int]:
         """Jobs and rows waiting in the group of a waiting ``job``, itself included."""
         if job.key is None:
             return 1, job.rows
-        lags = self._groups[job.key].values()
-        return sum(group.jobs for group in lags), sum(group.rows for group in lags)
+        jobs = rows = 0
+        for lag in self._arrivals:
+            group = self._groups.get((lag, job.key))
+            if group is not None:
+                jobs += group.jobs
+                rows += group.rows
+        return jobs, rows
 
-    def take(self, max_rows: int, start_by: float = -math.inf) -> tuple[list[Job], list[Job]]:
+    def take(
+        self, max_rows: int, start_by: float = -math.inf, oldest: Job | None = None
+    ) -> tuple[list[Job], list[Job]]:
         """The next batch in the order of urgency: the most urgent job and, as far as ``max_rows`` allows, those of its
         group; and the jobs met on the way whose deadline is before ``start_by``. All of them have left the line.
+
+        ``oldest`` spares looking for the most urgent job again.
         """
         batch: list[Job] = []
         late: list[Job] = []
-        job = self.oldest()
+        job = oldest or self.oldest()
         rows = 0
         while job is not None and (not batch or rows + job.rows <= max_rows):
             self.remove(job)
@@ -127,7 +144,10 @@ class WaitingLine:
             return None
         best: Job | None = None
         urgency = math.inf
-        for lag, group in self._groups.get(key, {}).items():
+        for lag in self._arrivals:
+            group = self._groups.get((lag, key))
+            if group is None:
+                continue
             # A group has waiting jobs, or it would be gone: those before them have left.
             while group.line[0].state is not JobState.QUEUED:
                 group.line.popleft()
