@@ -28,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--quick", action="store_true", help="one round of one second; writes no page")
     parser.add_argument("--resume", action="store_true", help="keep earlier measurements, add those that are missing")
+    parser.add_argument("--page", action="store_true", help="write the page after a part, too")
     parser.add_argument("--results", type=Path, default=_RESULTS, help="the JSON file")
     return parser.parse_args()
 
@@ -53,7 +54,7 @@ def main() -> int:
                     given.results.parent.mkdir(parents=True, exist_ok=True)
                     given.results.write_text(json.dumps(results.document(), indent=1))
     sys.stdout.write(printed(results))
-    if not given.quick and not names and not models:
+    if given.page or not (given.quick or names or models):
         write_page(results)
     return 1 if results.failures else 0
 

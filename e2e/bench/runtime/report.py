@@ -151,7 +151,7 @@ def printed(results: Results) -> str:
     return f"{tables(results)}\n{_goal_table(results)}{''.join(failed)}"
 
 
-def _machine() -> str:
+def _machine(results: Results) -> str:
     model = next(
         (
             line.partition(":")[2].strip()
@@ -160,8 +160,12 @@ def _machine() -> str:
         ),
         platform.machine(),
     )
-    rounds = "medians of the rounds; errors: 0"
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}; {rounds}."
+    counts = sorted({len(samples) for peers in results.taken.values() for samples in peers.values()})
+    rounds = "-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    text = (
+        f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}; medians of {rounds} rounds; errors: 0."
+    )
+    return text
 
 
 def write_page(results: Results) -> None:
@@ -169,5 +173,5 @@ def write_page(results: Results) -> None:
     text = PAGE.read_text()
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    generated = f"\n\n{_machine()}\n\n## Goals\n\n{_goal_table(results)}\n## Figures\n\n{tables(results)}\n"
+    generated = f"\n\n{_machine(results)}\n\n## Goals\n\n{_goal_table(results)}\n## Figures\n\n{tables(results)}\n"
     PAGE.write_text(f"{before}{_BEGIN}{generated}{_END}{after}")

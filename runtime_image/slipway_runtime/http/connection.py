@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol, cast
 
@@ -21,7 +20,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _VERSIONS = ("1.1", "1.0")
 # The most that the event loop reads at once.
 _READ_SIZE = 256 * 1024
-_SHORT_NAME = 64
+_SHORT_NAME, _MOST_KEYS = 64, 1024
+_KEYS: dict[bytes, str] = {}
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,11 @@ class Bounds:
 
 
 def _key_of(name: bytes) -> str:
-    """A header's name as it is looked up."""
-    return _short_key(name) if len(name) <= _SHORT_NAME else name.decode("latin-1").lower()
-
-
-@lru_cache(maxsize=1024)
-def _short_key(name: bytes) -> str:
-    # Clients send few different names; long ones are not kept, they could fill the memory.
-    return name.decode("latin-1").lower()
+    """A header's name as it is looked up; the first short ones are remembered, clients send few different ones."""
+    key = name.decode("latin-1").lower()
+    if len(_KEYS) < _MOST_KEYS and len(name) <= _SHORT_NAME:
+        _KEYS[name] = key
+    return key
 
 
 class Handler(Protocol):
@@ -181,25 +178,28 @@ class Connection(asyncio.Protocol):
             raise headers_too_large()
         if exchange.method:
             return  # trailers come after all decisions that headers take part in
-        key, text = _key_of(name), value.decode("latin-1")
+        key = _KEYS.get(name) or _key_of(name)
+        text = value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """The head is complete; a body may follow."""
         exchange = self._current()
+        version = self._parser.get_http_version()
         exchange.method = self._parser.get_method().decode("latin-1")
         exchange.target = self._target.decode("latin-1")
-        exchange.old_http = self._parser.get_http_version() == "1.0"
+        exchange.old_http = version == "1.0"
         if "transfer-encoding" in exchange.headers or "," in exchange.headers.get("host", ""):
             check_framing(exchange)
-        if self._parser.get_http_version() not in _VERSIONS:
+        if version not in _VERSIONS:
             raise RequestFailure(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this version of HTTP is not supported")
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._bounds.max_body:
             raise too_large(f"the body is larger than {self._bounds.max_body} bytes")
         if self._counted and length.isdigit():
             self._reserve(exchange, int(length))
-        if exchange.headers.get("expect", "").lower() == "100-continue" and self._transport and not self._pending:
+        expected = exchange.headers.get("expect")
+        if expected is not None and expected.lower() == "100-continue" and self._transport and not self._pending:
             self._transport.write(_CONTINUE)
 
     def on_chunk_header(self) -> None:

@@ -88,6 +88,8 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
     head, values = _decode_head(body[:size])
     if not head.inputs:
         raise invalid("the request has no inputs")
+    if not head.parameters and not head.outputs:
+        return InferRequest(_decode_inputs(head.inputs, values, body[size:]), id=head.id or "")
     parameters = head.parameters or {}
     binary_outputs = _flag(parameters, "binary_data_output", "the request")
     return InferRequest(
@@ -97,7 +99,7 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
         timeout=timeout_of(parameters),
         binary_outputs=binary_outputs,
         priority=priority_of(parameters),
-        repeatable=not parameters or is_repeatable(parameters),
+        repeatable=is_repeatable(parameters),
     )
 
 
