@@ -129,6 +129,16 @@ def test_no_history_makes_costs_negative_or_batches_empty(history: list[tuple[in
     assert cost.rows_within(1e9, most) == most
 
 
+def test_the_longest_execution_is_known_and_fades() -> None:
+    cost = CostModel(inline_allowed=False)
+    cost.observe(1, 0.001)
+    cost.observe(32, 2.0)
+    assert cost.longest == 2.0
+    for _ in range(1000):
+        cost.observe(1, 0.001)
+    assert cost.longest == pytest.approx(0.001, rel=0.2)
+
+
 def test_from_one_size_less_is_not_concluded_to_cost_as_much() -> None:
     cost = CostModel(inline_allowed=False)
     for _ in range(20):

@@ -188,8 +188,8 @@ class Batcher:
             self._hold = self._loop.call_later(hold, self._consider)
             return
         if comfortable:
-            jobs, late = self._line.take(min(self._max_rows, self._target.rows), now, oldest)
-            self._dispatch(self._taken(jobs, late))
+            batch, late = self._line.take(min(self._max_rows, self._target.rows), now, oldest)
+            self._dispatch(self._taken(batch, late))
         else:
             self._dispatch(self._take_batch(oldest, rows, now))
 

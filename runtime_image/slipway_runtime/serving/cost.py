@@ -17,6 +17,7 @@ _WEIGHT = 0.2
 # Share of an estimate that counts as certain: an execution may be quicker than the average.
 _CERTAIN = 0.8
 _SAME_SIZE = 1e-6
+_FADING = 0.99
 
 
 class CostModel:
@@ -33,7 +34,7 @@ class CostModel:
         self._slow: dict[int, int] = {}
         self._known = False
         self.longest = 0.0
-        """Seconds of the longest average so far."""
+        """Seconds of the longest execution, which fades with the number of others since."""
         self._mean_rows = self._mean_seconds = 0.0
         self._variance = self._covariance = 0.0
 
@@ -43,8 +44,7 @@ class CostModel:
         known = self._seconds.get(bucket)
         average = seconds if known is None else known + _WEIGHT * (min(seconds, _COUNTED) - known)
         self._seconds[bucket] = average
-        if average > self.longest:
-            self.longest = average
+        self.longest = max(seconds, self.longest * _FADING)
         slow = self._slow.get(bucket, 0) + 1 if seconds > _INLINE_UNTIL else 0
         self._slow[bucket] = slow
         if slow >= _SLOW_IN_A_ROW or seconds > _TOO_SLOW:
