@@ -42,6 +42,7 @@ from tests.runtime.harness import (
     row_signature,
     talk,
 )
+from tests.runtime.test_runtime_streaming import FAILING, STREAM, CountingModel
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -155,6 +156,21 @@ def test_streams_and_their_ids(tmp_path: Path) -> None:
     assert found["path"].endswith("ModelStreamInfer")
     assert (found["status"], found["request_id"], found["model"]) == (200, "s-1", "my model")
     assert found["bytes"] > 3 * 8 and found["compute_ms"] > 0
+
+
+def test_answers_in_parts_have_their_line(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with logging(tmp_path / "log", CountingModel()) as log:
+        address = log.server.address
+        status, whole, _ = fetch(address, "POST", STREAM, json.dumps({"x": 40, "id": "a7"}).encode())
+        headers = {"x-request-id": "r-7"}
+        assert fetch(address, "POST", STREAM, json.dumps({"x": FAILING}).encode(), headers)[0] == 200
+        good, failed = log.await_lines(2)
+    assert (status, good["status"], good["bytes"]) == (200, 200, len(whole))
+    assert (good["id"], good["model"]) == ("a7", "my model")
+    assert good["compute_ms"] > 0 and good["duration_ms"] >= good["compute_ms"]
+    assert failed["request_id"] == "r-7" and failed["compute_ms"] > 0
+    [found] = [json.loads(text) for text in capfdbinary.readouterr().err.splitlines() if b"stream-failed" in text]
+    assert found["request_id"] == "r-7"
 
 
 def test_nothing_a_client_sends_leaves_its_string(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ class Stream:
         self.timers: dict[str, asyncio.TimerHandle] = {}
         self._runner = runner
         self.watch = CURRENT.get()
+        self.noted = False
 
     @property
     def finished(self) -> bool:
@@ -163,6 +164,7 @@ class StreamRunner:
     def end(self, stream: Stream, failure: RequestFailure | None) -> None:
         """No more of it: with a ``failure`` the client is told, once it has taken what is there."""
         if not stream.over:
+            _note(stream)
             stream.over = True
             stream.failure = failure
             self._stop_timers(stream)
@@ -212,6 +214,8 @@ class StreamRunner:
         done = done or _Slice(error=error)
         lane.instance.executor.finished(done.seconds)
         stream.seconds += done.seconds
+        if done.error is not None or done.ended:
+            _note(stream)
         if done.error is not None:
             self.end(stream, self._failure_of(done.error, stream.watch))
         elif done.ended and not stream.over:
@@ -245,8 +249,6 @@ class StreamRunner:
         if stream.wait is not None:
             self._metrics.batch_finished(1, [stream.wait])
             self._statistics.batch_finished(1, [stream.wait], stream.seconds)
-            if stream.watch is not None:
-                note_batch([(stream.watch, stream.arrived)], stream.arrived + stream.wait, stream.seconds, 1, 1)
         stream.lane.instance.executor.submit(partial(_close_iterator, stream), partial(self._gone, stream))
 
     def _gone(self, stream: Stream, _: object, error: BaseException | None) -> None:
@@ -254,6 +256,14 @@ class StreamRunner:
             journal.record("stream-not-closed", "error", cause=f"{type(error).__name__}: {error}")
         stream.lane.streams -= 1
         self._active.discard(stream)
+
+
+def _note(stream: Stream) -> None:
+    """Tell whoever watches the request how it ran, before its client has all of it."""
+    watch = stream.watch
+    if watch is not None and stream.wait is not None and not stream.noted:
+        stream.noted = True
+        note_batch([(watch, stream.arrived)], stream.arrived + stream.wait, stream.seconds, 1, 1)
 
 
 def _nobody() -> None:
