@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from slipway.api.validation import validate
 from slipway.cli import main
+from slipway.cli.render import Moment, rendered
 from slipway.conversion import Converted, Severity, convert
+from slipway.resources import RenderOptions
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -170,6 +173,16 @@ def test_output_can_be_linted_and_tells_what_is_not_in_it(tmp_path: Path, capsys
     written = tmp_path / "out.yaml"
     written.write_text(captured.out)
     assert main(["lint", "-f", str(written)]) == 0
+
+
+@pytest.mark.parametrize("sample", ["kserve.yaml", "deployment.yaml"])
+def test_pods_of_what_comes_out_are_valid(sample: str) -> None:
+    options = RenderOptions(runtime_image="slipway-runtime:0.1.0", cluster_domain="cluster.local")
+    for document in converted(sample).values():
+        if document.made is not None:
+            for obj in rendered(document.made, "", Moment(), options):
+                if obj["kind"] in ("Deployment", "Service", "PodDisruptionBudget"):
+                    kubernetes_validate.validate(obj, "1.33", strict=True)
 
 
 def test_strict_fails_for_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
