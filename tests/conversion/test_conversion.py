@@ -157,6 +157,13 @@ def test_a_deployment_without_autoscaler_keeps_its_number() -> None:
     assert made["spec"]["versions"][0]["uri"] == "pvc://fraud-12/."
 
 
+@pytest.mark.parametrize(("name", "fits"), [("m" * 51, True), ("m" * 52, False), ("9m", False), ("m-", False)])
+def test_names_that_a_service_cannot_have_are_refused(name: str, fits: bool) -> None:
+    api = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name}}
+    [document] = convert([{**api, "spec": {"predictor": {"onnx": {"storageUri": "s3://b/m"}}}}]).documents
+    assert document.failed is not fits
+
+
 def test_no_secret_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main(["convert", "-f", str(SAMPLES / "deployment.yaml")])
     captured = capsys.readouterr()

@@ -7,7 +7,7 @@ from slipway.conversion.ledger import Ledger, NotConvertibleError
 
 __all__ = ["convert_metadata", "own_annotations"]
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 _SERVER_SIDE = frozenset(
     [
         "uid",
@@ -37,7 +37,9 @@ def convert_metadata(ledger: Ledger) -> None:
     """Metadata of the object; raises NotConvertibleError for a name that a ModelDeployment cannot have."""
     name = ledger.text("metadata", "name")
     if not _NAME.fullmatch(name):
-        raise NotConvertibleError("metadata.name: a ModelDeployment needs a DNS label of at most 40 characters")
+        raise NotConvertibleError(
+            "metadata.name: a ModelDeployment needs a DNS label of at most 51 characters that begins with a letter"
+        )
     ledger.made |= {"apiVersion": "slipway.dev/v1alpha1", "kind": "ModelDeployment", "metadata": {}, "spec": {}}
     for field in ("apiVersion", "kind"):
         ledger.settle(field)
