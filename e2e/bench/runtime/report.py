@@ -162,10 +162,8 @@ def _machine(results: Results) -> str:
     )
     counts = sorted({len(samples) for peers in results.taken.values() for samples in peers.values()})
     rounds = "-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    text = (
-        f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}; medians of {rounds} rounds; errors: 0."
-    )
-    return text
+    machine = f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"{machine}; medians of {rounds} rounds; errors: 0."
 
 
 def write_page(results: Results) -> None:
