@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tritonclient.grpc import service_pb2
 
 from e2e.bench.runtime import messages
 from e2e.bench.runtime.peers import PEERS
@@ -22,12 +23,12 @@ def results(**rates: float) -> Results:
 
 
 def test_goals_compare_medians() -> None:
-    found = dict(
-        (goal, (measured, met))
+    found = {
+        goal: (measured, met)
         for goal, measured, met in goals(
             results(bare=50_000, slipway=30_000, slipway_threaded=19_000, triton=9_000, triton_batching=16_000, ray=100)
         )
-    )
+    }
     assert found["20,000 no-op requests a second, model on its thread"] == ("19,000", False)
     assert found["identity-16: twice Triton's Python backend"] == ("1.9x", False)
     assert found["identity-16: 20 times the best in Python (Ray Serve)"] == ("300.0x", True)
@@ -51,9 +52,9 @@ def test_requests_and_answers_in_every_format(wire: Wire) -> None:
     served = MODELS["perceptron"]
     inputs = {"x": np.arange(16, dtype=np.float32).reshape(1, 16)}
     if wire is Wire.GRPC:
-        request = messages.service_pb2.ModelInferRequest.FromString(messages.protocol_grpc(served, inputs))
+        request = service_pb2.ModelInferRequest.FromString(messages.protocol_grpc(served, inputs))
         assert request.raw_input_contents[0] == inputs["x"].tobytes()
-        answer = messages.service_pb2.ModelInferResponse(model_name="m")
+        answer = service_pb2.ModelInferResponse(model_name="m")
         answer.outputs.add(name="y", datatype="FP32", shape=[1, 16])
         answer.raw_output_contents.append(inputs["x"].tobytes())
         read = messages.read_grpc(served, answer.SerializeToString())
