@@ -122,6 +122,7 @@ async def _run(docs: Path) -> int:
                 await Pictures(running, folder, screen, folder / "demo.png", page_url=url, docs=docs).run()
             finally:
                 await operator.stop()
+    print(f"written to {docs}: web.png, web-table.png, status-watch.svg")
     return 0
 
 
