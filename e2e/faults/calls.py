@@ -53,9 +53,12 @@ async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None =
     """One run of a scenario."""
     async with World.of(api, wall) as world:
         operator = world.operator(strike)
-        await world.declare("v1", "v1")
-        await world.finished("v1", "Promoted", alone="v1")
-        world.mesh.armed = True
+        if scenario.bare:
+            await asyncio.sleep(0)
+        else:
+            await world.declare("v1", "v1")
+            await world.finished("v1", "Promoted", alone="v1")
+            world.mesh.armed = True
         injector = operator.injector
         injector.arm()
         begun = len(api.audit)

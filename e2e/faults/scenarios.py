@@ -1,4 +1,4 @@
-"""What a user and the world do to a ModelDeployment while a fault strikes: rollout, abort, harm, scale-up, deletion."""
+"""What a user and the world do to a ModelDeployment while a fault strikes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from e2e.faults.world import World
 
 __all__ = ["SCENARIOS", "Scenario"]
+
+
+async def deploy(world: World) -> None:
+    """The first version, by a process that has just been started."""
+    await world.declare("v1", "v1")
+    await world.finished("v1", "Promoted", alone="v1")
 
 
 async def roll_out(world: World) -> None:
@@ -52,9 +58,12 @@ class Scenario:
 
     title: str
     play: Callable[[World], Awaitable[None]]
+    bare: bool = False
+    """Nothing is there when it begins, not even the first lists of the operator."""
 
 
 SCENARIOS = (
+    Scenario("first deployment", deploy, bare=True),
     Scenario("rollout", roll_out),
     Scenario("abort at 50 %", abort),
     Scenario("roll-back by evidence", roll_back),

@@ -115,7 +115,7 @@ async def service(client: Client, other_than: str = "", name: str = "m") -> str:
         found = uid_of(await client.get(SERVICE, "default", name))
         return found if found != other_than else ""
 
-    return await until(read)
+    return str(await until(read))
 
 
 async def until(read: Callable[[], Any]) -> Any:
