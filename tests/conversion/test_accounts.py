@@ -125,11 +125,48 @@ services = st.builds(
 )  # fmt: skip
 
 
-def unaccounted(source: Mapping[str, Any], conversion: Conversion) -> Iterator[tuple[str, Any]]:
-    """Leaves of the first document that are neither in what was made nor spoken of."""
-    document = conversion.documents[0]
-    told = {finding.path for finding in document.findings}
-    made = json.dumps(document.made, default=str, ensure_ascii=False) if document.made is not None else ""
+policies = st.lists(fields(type=st.sampled_from(["Pods", "Percent"]), value=numbers, periodSeconds=numbers), max_size=2)
+metrics = st.lists(
+    fields(
+        type=st.sampled_from(["Pods", "Resource", "External"]),
+        pods=fields(
+            metric=fields(
+                name=st.sampled_from(["requests_per_second", "requests_in_flight", "gpu_utilization", "odd"])
+            ),
+            target=fields(type=st.just("AverageValue"), averageValue=st.sampled_from(["3", 7])),
+        ),
+    ),
+    max_size=2,
+)
+scalers = fields(
+    minReplicas=numbers, maxReplicas=numbers, metrics=metrics, targetCPUUtilizationPercentage=numbers,
+    behavior=fields(
+        scaleUp=fields(stabilizationWindowSeconds=numbers, policies=policies),
+        scaleDown=fields(stabilizationWindowSeconds=numbers, policies=policies, selectPolicy=words),
+    ),
+)  # fmt: skip
+workloads = st.builds(
+    lambda meta, image, pod, server, labels, more: {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta,
+        "spec": {
+            **more,
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {
+                "metadata": {"labels": {"app": "x", **labels}},
+                "spec": {**pod, "containers": [{"name": "main", "image": image, **server}]},
+            },
+        },
+    },
+    metadata, words, fields(**pod_fields), fields(**container_fields), strings,
+    fields(replicas=numbers, paused=st.booleans(), minReadySeconds=numbers, progressDeadlineSeconds=numbers,
+           revisionHistoryLimit=numbers, strategy=fields(type=st.sampled_from(["Recreate", "RollingUpdate"]))),
+)  # fmt: skip
+
+
+def unaccounted(source: Mapping[str, Any], conversion: Conversion, number: int = 0) -> Iterator[tuple[str, Any]]:
+    """Leaves of a document that are neither in what was made of the first one nor spoken of."""
+    told = {finding.path for finding in conversion.documents[number].findings}
+    made = json.dumps(conversion.documents[0].made, default=str, ensure_ascii=False)
     for path in leaves(source):
         ancestors = {written(path[:length]) for length in range(len(path) + 1)}
         value: Any = source
@@ -159,6 +196,26 @@ def test_what_comes_out_is_valid(source: dict[str, Any]) -> None:
     for made in convert([source]).objects:
         assert validate(made).problems == ()
         assert not [warning for warning in validate(made).warnings if warning.reason == "UnknownField"]
+
+
+@settings(max_examples=150)
+@given(workloads, scalers)
+def test_no_leaf_of_a_deployment_and_its_autoscaler_is_lost(source: dict[str, Any], wanted: dict[str, Any]) -> None:
+    meta = {
+        "name": "any",
+        **({"namespace": source["metadata"]["namespace"]} if "namespace" in source["metadata"] else {}),
+    }
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": source["metadata"]["name"]}
+    scaler = {
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta,
+        "spec": {**wanted, "scaleTargetRef": target},
+    }  # fmt: skip
+    conversion = convert([source, scaler])
+    if not conversion.documents[0].failed:
+        assert list(unaccounted(source, conversion)) == []
+        inner = {"spec": wanted}
+        assert list(unaccounted(inner, conversion, 1)) == []
+        assert all(validate(made).problems == () for made in conversion.objects)
 
 
 @given(anything)
