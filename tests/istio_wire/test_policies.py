@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.resources import Identity, RenderOptions
 from slipway.resources.policies import policies
+from slipway_runtime.serving.tenants import read_rules
 
 from e2e.sandbox.mesh.keys import KeyStore
 from e2e.sandbox.mesh.policies import PolicyObjects, key_addresses
@@ -76,9 +77,10 @@ async def issuer() -> AsyncIterator[Issuer]:
     await runner.cleanup()
 
 
-def rendered(**traffic: Any) -> dict[str, tuple[dict[str, Any], ...]]:
+def rendered(more: dict[str, Any] | None = None, **traffic: Any) -> dict[str, tuple[dict[str, Any], ...]]:
     """The policies that the operator renders, by kind, for pods with the bench's labels."""
-    spec = ModelDeploymentSpec.from_wire({"versions": [{"name": "v1", "uri": "file:///m"}], "traffic": traffic})
+    written = {"versions": [{"name": "v1", "uri": "file:///m"}], "traffic": traffic, **(more or {})}
+    spec = ModelDeploymentSpec.from_wire(written)
     objects = policies(IDENTITY, spec, RenderOptions(runtime_image="r:1"))
     return {item["kind"]: (item,) for item in objects}
 
@@ -114,6 +116,25 @@ async def test_only_valid_tokens_of_the_issuer_are_let_in(bench: Bench, issuer: 
     stranger = Issuer(rsa.generate_private_key(public_exponent=65537, key_size=2048)).token()
     for bad in (expired, stranger, issuer.token(iss="https://other.example.com"), "no-token"):
         assert codes(await bench.send(path=path, authorization=f"Bearer {bad}")) == {"401"}
+
+
+async def test_servers_learn_the_tenant_from_the_verified_token_only(bench: Bench, issuer: Issuer) -> None:
+    tenants = {"header": "x-claims", "claim": "org"}
+    objects = rendered({"runtime": {"tenants": tenants}}, auth=jwt(issuer))
+    await show(bench, objects, {f"{issuer.address}/keys": issuer.jwks})
+    spoofed = encoded(json.dumps({"org": "gold"}).encode())
+    token = issuer.token(org="iron")
+    path = "/v2/models/m/infer"
+    assert codes(await bench.send(path=path, authorization=f"Bearer {token}", x_claims=spoofed)) == {"200"}
+    (request,) = [one for pod in bench.pods for one in pod.requests if one.path == path][-1:]
+    (value,) = request.headers.getall("x-claims")
+    read = read_rules(json.dumps(tenants))
+    assert read.name_in(value) == "iron"
+    assert codes(await bench.send(path=path, x_claims=spoofed)) == {"403"}
+    # Where no token is asked for, nothing of the client's gets through either.
+    assert codes(await bench.send(path="/v2/health/ready", x_claims=spoofed)) == {"200"}
+    (probe,) = [one for pod in bench.pods for one in pod.requests if one.path == "/v2/health/ready"][-1:]
+    assert "x-claims" not in probe.headers
 
 
 async def test_probes_and_scrapes_need_no_token(bench: Bench, issuer: Issuer) -> None:

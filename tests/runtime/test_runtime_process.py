@@ -20,7 +20,16 @@ from slipway_runtime.artefact.digest import digest_of
 from slipway_runtime.cli import main
 from slipway_runtime.settings import parse_duration
 
-from tests.runtime.harness import PATIENCE, ROOT, ServerProcess, await_condition, fetch, parse_metrics, serving
+from tests.runtime.harness import (
+    PATIENCE,
+    ROOT,
+    ServerProcess,
+    await_condition,
+    fetch,
+    json_request,
+    parse_metrics,
+    serving,
+)
 
 INPUTS = json.dumps([{"name": "x", "datatype": "FP32", "shape": [-1, 4]}])
 OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 4]}])
@@ -254,7 +263,22 @@ def test_digest_command(tmp_path: Path, model_files: dict[str, Path]) -> None:
     assert printed == f"{digest_of(path)}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["digest", "/nowhere"], ["serve", "--model-name", "stats"]])
+COMMAND = ["serve", "--model-name", "m", "--model-version", "v1", "--uri", "file:///nowhere"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["serve"],
+        ["digest", "/nowhere"],
+        ["serve", "--model-name", "stats"],
+        [*COMMAND, "--tenants", '{"heeder": "x"}'],
+        [*COMMAND, "--cache-bytes", "-1"],
+        [*COMMAND, "--cache-ttl", "long"],
+        [*COMMAND, "--max-inflight-bytes", "1Mi"],
+    ],
+)
 def test_bad_command_lines(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -262,6 +286,19 @@ def test_bad_command_lines(
     assert main(arguments) in (64, 66)
     assert (tmp_path / "log").read_text()
     assert json.loads(capfdbinary.readouterr().err)["event"] == "refused"
+
+
+def test_flags_of_admission_are_kept(tmp_path: Path, model_files: dict[str, Path]) -> None:
+    rules = tmp_path / "tenants.json"
+    rules.write_text('{"header": "X-Org", "default": {"requestsPerSecond": 0.01}, "overrides": [{"name": "gold"}]}')
+    flags = ("--tenants", str(rules), "--cache-bytes", "100000", "--cache-ttl", "1h", "--max-inflight-bytes", "1000")
+    with serving(tmp_path, model_files["doubler.pt"].as_uri(), *FLAGS, *flags) as server:
+        server.await_ready()
+        body, path = json_request([[1.0, 2.0, 3.0, 4.0]]), "/v2/models/m/infer"
+        answers = [fetch(server.address, "POST", path, body, {"x-org": name}) for name in ("gold", "gold", "a", "a")]
+        assert [status for status, _, _ in answers] == [200, 200, 200, 429]
+        assert [headers.get("x-slipway-cache") for _, _, headers in answers] == [None, "hit", "hit", None]
+        assert fetch(server.address, "POST", path, body + b" " * 1000)[0] == 413
 
 
 @pytest.mark.parametrize(
