@@ -213,7 +213,9 @@ class ServerThread:
             cost,
         )
         self.batcher = batcher
-        self.served: Any = caching(batcher, self.limits, "my model/v1/digest", self.service.metrics)
+        self.served: Any = caching(
+            batcher, self.limits, "my model/v1/digest", self.service.metrics, self.service.statistics
+        )
         self.service.start(instances, self.served, rows, self.limits.max_delay)
 
     def on_loop(self, work: Callable[[], Any]) -> Any:

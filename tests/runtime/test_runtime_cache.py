@@ -37,6 +37,10 @@ def test_an_identical_request_is_answered_from_the_cache() -> None:
         metrics = server.metrics()
         assert requests_of(metrics, "slipway_cache_requests_total") == {"hit": 1, "miss": 2}
         assert metrics["slipway_cache_bytes"] > 0 and metrics["slipway_cache_evictions_total"] == 0
+        (found,) = json.loads(fetch(server.address, "GET", "/v2/models/stats")[1])["model_stats"]
+        looked = {name: found["inference_stats"][f"cache_{name}"] for name in ("hit", "miss")}
+        assert (looked["hit"]["count"], looked["miss"]["count"]) == (1, 2) and looked["hit"]["ns"] > 0
+        assert found["inference_count"] == 2
         assert metrics['slipway_requests_total{code="200",shadow="false"}'] == 3
 
 

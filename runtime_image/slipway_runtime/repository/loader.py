@@ -119,7 +119,7 @@ class Loader:
         )
         service.patience = 2 * source.limits.timeout
         identity = f"{service.name}/{service.version}/{warm.digest}"
-        served = caching(batcher, source.limits, identity, service.metrics)
+        served = caching(batcher, source.limits, identity, service.metrics, service.statistics)
         service.start(instances, served, warm.max_batch_size, source.limits.max_delay, sha256=warm.digest)
 
     def _log_ready(self, service: ModelService, warm: WarmModel, seconds: float) -> None:

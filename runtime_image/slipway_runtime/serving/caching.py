@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 
 from slipway_runtime.metrics.recorder import ServingMetrics
+from slipway_runtime.metrics.statistics import ModelStatistics
 from slipway_runtime.protocol.failures import RequestFailure, overloaded, timed_out, unavailable
 from slipway_runtime.protocol.request import InferRequest
 from slipway_runtime.serving.batcher import Batcher
@@ -51,8 +52,11 @@ class Flight:
 class CachingBatcher:
     """Stands in front of a ``Batcher`` and does what it does."""
 
-    def __init__(self, batcher: Batcher, cache: AnswerCache, identity: str, limits: Limits) -> None:
+    def __init__(
+        self, batcher: Batcher, cache: AnswerCache, identity: str, limits: Limits, statistics: ModelStatistics
+    ) -> None:
         """``identity`` of the model (name, version, digest) is part of every key."""
+        self._statistics = statistics
         self._batcher = batcher
         self.cache = cache
         self._identity = identity
@@ -90,13 +94,17 @@ class CachingBatcher:
         """As ``Batcher.submit``; outcomes from the cache are ``Remembered``."""
         if not request.repeatable:
             return self._batcher.submit(request, done, tenant_lag)
+        begun = time.perf_counter()
         key = input_key(self._identity, request.inputs)
         timeout = min(request.timeout or self._limits.timeout, self._limits.timeout)
         waiter = Waiter(request, done, tenant_lag, time.monotonic() + timeout)
         flight = self._flights.get(key)
         if flight is not None:
             self._follow(flight, waiter, timeout)
-        elif (kept := self.cache.get(key)) is not None:
+            return waiter
+        kept = self.cache.get(key)
+        self._statistics.cache_asked(kept is not None, time.perf_counter() - begun)
+        if kept is not None:
             # Not from in here: the caller has yet to note that the request was submitted.
             self._loop.call_soon(_answer, waiter, kept)
         else:
@@ -194,12 +202,14 @@ class CachingBatcher:
                 self._batcher.cancel(job)
 
 
-def caching(batcher: Batcher, limits: Limits, identity: str, metrics: ServingMetrics) -> Batcher | CachingBatcher:
+def caching(
+    batcher: Batcher, limits: Limits, identity: str, metrics: ServingMetrics, statistics: ModelStatistics
+) -> Batcher | CachingBatcher:
     """A batcher that remembers answers, if it is to and may: a model that answers in parts is asked every time."""
     if not limits.cache_bytes or batcher.streams is not None:
         return batcher
     cache = AnswerCache(limits.cache_bytes, limits.cache_ttl, counts=metrics.cache_counts())
-    return CachingBatcher(batcher, cache, identity, limits)
+    return CachingBatcher(batcher, cache, identity, limits, statistics)
 
 
 def _answer(waiter: Waiter, outcome: Outcome) -> None:
