@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 def _read_checkpoint(artefact: Artefact) -> dict[str, Any]:
     """A state dict. Objects beyond tensors are unpickled only for a signed artefact that may do so."""
     try:
-        state = torch.load(artefact.path, map_location="cpu", weights_only=not artefact.allow_pickle)
+        # Mapped into memory it is read while it is copied, which lets other threads run; old files cannot be mapped.
+        mapped = zipfile.is_zipfile(artefact.path)
+        state = torch.load(str(artefact.path), map_location="cpu", weights_only=not artefact.allow_pickle, mmap=mapped)
     except pickle.UnpicklingError as error:
         text = "the checkpoint holds Python objects; save its state_dict, or sign it and pass --allow-pickle"
         raise Refusal("UnsafeModel", text) from error
