@@ -1,10 +1,12 @@
 """Pods of every engine: what they run, where they listen, how they get their model, and how they end."""
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 import kubernetes_validate
 import pytest
 from slipway.resources import RenderOptions, pod_template
+from slipway.resources.policies import OPEN_PATHS
 
 from tests.resources.rendering import IDENTITY, OPTIONS, canary, of_kind, raw_spec, render, revisions_of, template_of
 from tests.resources.test_resources_schemas import ISTIO, assert_istio_knows_every_field
@@ -65,6 +67,14 @@ def test_ports_probes_and_metrics(engine: str, ports: dict[str, int], metrics: s
     assert [container[name]["httpGet"] for name in probes] == [
         {"path": path, "port": "http"} for path in (ready, ready, live)
     ]
+
+
+@pytest.mark.parametrize("engine", ["slipway", *FOREIGN])
+def test_probes_need_no_token(engine: str) -> None:
+    """Where nothing rewrites them, they meet the policy like any request."""
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        path = server(template(engine))[name]["httpGet"]["path"]
+        assert any(fnmatchcase(path, pattern) for pattern in OPEN_PATHS), path
 
 
 @pytest.mark.parametrize("engine", ["slipway", *FOREIGN])

@@ -205,7 +205,7 @@ def test_a_token_is_checked_and_asked_for_at_the_pods() -> None:
     assert asked["rules"] == [
         {
             "from": [{"source": {"notRequestPrincipals": ["https://issuer/*"]}}],
-            "to": [{"operation": {"notPaths": ["/v2/health/*", "/metrics"]}}],
+            "to": [{"operation": {"notPaths": ["/v2/health/*", "/health", "/metrics"]}}],
         }
     ]
     for item in (checked, only(objects, "AuthorizationPolicy")):

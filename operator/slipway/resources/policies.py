@@ -9,8 +9,8 @@ from slipway.resources.identity import MODEL_DEPLOYMENT_LABEL, Identity, RenderO
 __all__ = ["OPEN_PATHS", "policies", "rate_limit"]
 
 SECURITY = "security.istio.io/v1"
-OPEN_PATHS = ("/v2/health/*", "/metrics")
-"""Paths that need no token: probes and scrapes carry none."""
+OPEN_PATHS = ("/v2/health/*", "/health", "/metrics")
+"""Paths that need no token: probes (``/health`` is vLLM's) and scrapes carry none."""
 SLOWEST_WHOLE_RATE = 20
 """Requests per second up to which tokens come one by one."""
 
