@@ -28,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--quick", action="store_true", help="one round of one second; writes no page")
     parser.add_argument("--resume", action="store_true", help="keep earlier measurements, add those that are missing")
+    parser.add_argument("--urgent", action="store_true", help="measure at the highest priority, on a busy machine")
     parser.add_argument("--page", action="store_true", help="write the page after a part, too")
     parser.add_argument("--results", type=Path, default=_RESULTS, help="the JSON file")
     return parser.parse_args()
@@ -39,7 +40,7 @@ def main() -> int:
     names = {one for one in given.peers.split(",") if one}
     models = {one for one in given.models.split(",") if one}
     results = Results.read(given.results) if given.resume else Results()
-    rounds, pace = (1, Pace(0.5, 1.0)) if given.quick else (given.rounds, Pace(1.0, given.seconds))
+    rounds, pace = (1, Pace(0.5, 1.0)) if given.quick else (given.rounds, Pace(1.0, given.seconds, given.urgent))
     os.environ["BENCH_FILES"] = str(weights())
     # Reference answers are computed, and everything is directed, on the client's core.
     os.sched_setaffinity(0, {cores()[1]})
