@@ -132,7 +132,14 @@ SAMPLES = {
     "status.conditions[].status": "True",
     "status.conditions[].reason": "Sample",
 }
-PATTERNS = {"ms|s|m|h|d": "5s", "Ki|Mi": "5Mi", "[eE]": "0.5", "[0-9a-f]{64}": "a" * 64, "[a-z0-9-]*$": "x-y"}
+PATTERNS = {
+    "https?://": "http://collector:4318",
+    "ms|s|m|h|d": "5s",
+    "Ki|Mi": "5Mi",
+    "[eE]": "0.5",
+    "[0-9a-f]{64}": "a" * 64,
+    "[a-z0-9-]*$": "x-y",
+}
 
 
 def _filled(schema: dict[str, Any], path: str) -> Any:
