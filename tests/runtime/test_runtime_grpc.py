@@ -266,6 +266,7 @@ def test_cancelled_calls_never_run() -> None:
         gated.permit()
         del first
         await_condition(lambda: server.metrics().get('slipway_requests_total{code="499",shadow="false"}') == 1)
+        await_condition(lambda: server.on_loop(lambda: server.batcher.unfinished) == 0)
         assert gated.executions == [1]
 
 
