@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -69,7 +68,7 @@ class Observer:
         ratio = self._switches.trace_ratio if wanted else 0.0
         trace = trace_context.begin(get(trace_context.PARENT_HEADER, ""), get(trace_context.STATE_HEADER, ""), ratio)
         given = get(REQUEST_ID_HEADER, "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+        request_id = given if _REQUEST_ID.fullmatch(given) else trace_context.token_hex(16)
         watch = Watch(protocol, method, target, trace, request_id, begun, self._finish)
         watch.received = received
         if self._tenant_header:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from slipway_runtime.telemetry.trace_context import RESPONSE_HEADER, TraceContext
 
@@ -16,8 +17,7 @@ REQUEST_ID_HEADER = "x-request-id"
 _MAX_EXECUTIONS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(NamedTuple):
     """One run of the model. Times are monotonic seconds; ``company`` are the recorded requests of the batch."""
 
     arrived: float
@@ -65,9 +65,7 @@ class Watch:
         self.model, self.version, self.protocol_id = model, version, protocol_id
 
     def executed(self, execution: Execution) -> None:
-        """The model has run for the request."""
-        self.queue_seconds += execution.started - execution.arrived
-        self.compute_seconds += execution.seconds
+        """The model has run for the recorded request: there will be spans of it."""
         if len(self.executions) < _MAX_EXECUTIONS:
             self.executions.append(execution)
 
@@ -82,5 +80,8 @@ def note_batch(
     """Tell the watched requests of a batch, each with the time of its arrival, how it ran."""
     company = tuple(watch.trace for watch, _ in watched if watch.trace.sampled)
     for watch, arrived in watched:
-        others = tuple(one for one in company if one is not watch.trace)
-        watch.executed(Execution(arrived, started, seconds, rows, requests, others))
+        watch.queue_seconds += started - arrived
+        watch.compute_seconds += seconds
+        if watch.trace.sampled:
+            others = tuple(one for one in company if one is not watch.trace)
+            watch.executed(Execution(arrived, started, seconds, rows, requests, others))
