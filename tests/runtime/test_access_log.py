@@ -29,6 +29,7 @@ from slipway_runtime.telemetry.trace_context import TraceContext
 from slipway_runtime.telemetry.watch import Watch
 from tritonclient.utils import InferenceServerException
 
+from tests.runtime.counting import FAILING, STREAM, CountingModel
 from tests.runtime.harness import (
     INFER,
     PATIENCE,
@@ -42,7 +43,6 @@ from tests.runtime.harness import (
     row_signature,
     talk,
 )
-from tests.runtime.test_runtime_streaming import FAILING, STREAM, CountingModel
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
