@@ -21,9 +21,7 @@ def arrived(settings: ModelSettings) -> Iterator[Artefact]:
     """The artefact of the settings. Raises Refusal."""
     access = settings.access
     store = store_of(access, access.model_dir or default_folder())
-    with opened(
-        settings.uri, settings.sha256, trust_of(access, store), store, settings.folder_version
-    ) as artefact:
+    with opened(settings.uri, settings.sha256, trust_of(access, store), store, settings.folder_version) as artefact:
         yield artefact
 
 
