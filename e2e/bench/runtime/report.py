@@ -69,11 +69,12 @@ def _row(results: Results, workload: str, peer: str) -> list[str] | None:
         known = results.reasons.get(workload, {}).get(peer)
         if reason is None and (known is None or known.startswith("not asked")):
             return None
-        return [_TITLES[peer], f"cannot ({known or reason})", "", "", "", ""]
+        return [_TITLES[peer], f"cannot ({known or reason})", *[""] * 5]
     ours = results.median(workload, "slipway", "rate")
     micro = [(results.median(workload, peer, name) or 0.0) * 1e6 for name in ("p50", "p99", "cpu")]
     ratio = f"{ours / rate:.2f}x" if ours else ""
-    return [_TITLES[peer], f"{rate:,.0f}", *(f"{one:,.0f}" for one in micro), ratio]
+    rounds = str(len(results.samples(workload, peer)))
+    return [_TITLES[peer], f"{rate:,.0f}", *(f"{one:,.0f}" for one in micro), ratio, rounds]
 
 
 def tables(results: Results) -> str:
@@ -83,8 +84,8 @@ def tables(results: Results) -> str:
         rows = [row for peer in PEERS if (row := _row(results, workload.name, peer.name)) is not None]
         if not rows:
             continue
-        head = ["server", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "Slipway's rate to this"]
-        lines = [head, ["---"] + ["---:"] * 5, *rows]
+        head = ["server", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "Slipway's rate to this", "rounds"]
+        lines = [head, ["---"] + ["---:"] * 6, *rows]
         parts.append(f"### {workload.title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n")
     return "\n".join(parts)
 
@@ -151,7 +152,7 @@ def printed(results: Results) -> str:
     return f"{tables(results)}\n{_goal_table(results)}{''.join(failed)}"
 
 
-def _machine(results: Results) -> str:
+def _machine() -> str:
     model = next(
         (
             line.partition(":")[2].strip()
@@ -160,10 +161,8 @@ def _machine(results: Results) -> str:
         ),
         platform.machine(),
     )
-    counts = sorted({len(samples) for peers in results.taken.values() for samples in peers.values()})
-    rounds = "-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     machine = f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    return f"{machine}; medians of {rounds} rounds; errors: 0."
+    return f"{machine}; medians of the rounds; errors: 0."
 
 
 def write_page(results: Results) -> None:
@@ -171,5 +170,5 @@ def write_page(results: Results) -> None:
     text = PAGE.read_text()
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    generated = f"\n\n{_machine(results)}\n\n## Goals\n\n{_goal_table(results)}\n## Figures\n\n{tables(results)}\n"
+    generated = f"\n\n{_machine()}\n\n## Goals\n\n{_goal_table(results)}\n## Figures\n\n{tables(results)}\n"
     PAGE.write_text(f"{before}{_BEGIN}{generated}{_END}{after}")
