@@ -65,6 +65,7 @@ bench-operator: setup ## Create and roll out 1,000 ModelDeployments beside a bar
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
+	$(BIN)/python -m tests.rights.page
 
 manifests: setup ## Write charts/deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
 	$(BIN)/python -m charts.deploy.render $(VALUES)

@@ -25,12 +25,12 @@ from e2e.sandbox.apiserver.store import Change
 from e2e.sandbox.children import REPOSITORY_ROOT
 from e2e.sandbox.cluster import CRD_FOLDERS
 
-__all__ = ["Api", "Connection", "Network", "Obj", "Request", "definitions"]
+__all__ = ["ADMIN_TOKEN", "Api", "Connection", "Network", "Obj", "Request", "definitions"]
 
 Obj = dict[str, Any]
 LOOK = 0.05
 """Seconds between two looks at what cannot be awaited."""
-_TOKEN = "Bearer faults"  # noqa: S105  opens nothing but the server in this process
+ADMIN_TOKEN = "faults"  # noqa: S105  opens nothing but servers in this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Request:
 class _Incoming:
     """As much of an HTTP request as the handlers look at."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, token: str) -> None:
         self.method, self.path = call.method, call.path
         self.path_qs = call.path
         self.query = MultiDict(call.query)
-        self.headers = CIMultiDict({"Content-Type": call.content_type, "Authorization": _TOKEN})
+        self.headers = CIMultiDict({"Content-Type": call.content_type, "Authorization": f"Bearer {token}"})
         self._body = b"" if call.body is None else orjson.dumps(call.body)
 
     async def read(self) -> bytes:
@@ -77,11 +77,10 @@ def definitions() -> list[Obj]:
 class Api:
     """One cluster's API server, with everything that was asked of it."""
 
-    def __init__(self, wall: Callable[[], float]) -> None:
-        """``wall`` gives seconds since the epoch."""
-        users = {_TOKEN.partition(" ")[2]: User("faults", (MASTERS,))}
+    def __init__(self, wall: Callable[[], float], users: Mapping[str, User] | None = None) -> None:
+        """``wall`` gives seconds since the epoch; ``users`` by token are those beside the administrator."""
         self._wall = wall
-        self._users = users
+        self._users = {ADMIN_TOKEN: User("faults", (MASTERS,))} | dict(users or {})
         self.audit: list[Request] = []
         self.handlers = self._handlers()
 
@@ -116,9 +115,9 @@ class Api:
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body.decode()}"
         return cast(Obj, orjson.loads(answer.body))
 
-    async def answer(self, call: Call) -> Answer:
-        """Answer one call."""
-        response = cast(web.Response, await self.handlers(cast(web.BaseRequest, _Incoming(call))))
+    async def answer(self, call: Call, token: str = ADMIN_TOKEN) -> Answer:
+        """Answer one call of whoever bears this token."""
+        response = cast(web.Response, await self.handlers(cast(web.BaseRequest, _Incoming(call, token))))
         return Answer(response.status, response.headers, cast(bytes, response.body))
 
     async def uninstall(self, name: str) -> None:
@@ -202,6 +201,8 @@ class Connection:
     network: Network
     latency: float = 0.002
     """Seconds for a request and as much for its answer."""
+    token: str = ADMIN_TOKEN
+    """The client's."""
 
     async def send(self, call: Call) -> Answer:
         """Carry a call to the server and its answer back."""
@@ -209,7 +210,7 @@ class Connection:
         try:
             async with asyncio.timeout(call.timeout):
                 await self._pass(call)
-                answer = await self.api.answer(call)
+                answer = await self.api.answer(call, self.token)
                 now = asyncio.get_running_loop().time()
                 self.api.audit.append(Request(now, self.who, call, answer.status))
                 await self._pass(call)

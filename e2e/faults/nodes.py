@@ -14,6 +14,28 @@ from e2e.sandbox.apiserver.store import Change, ChangeType
 
 __all__ = ["Nodes", "is_ready", "stamp"]
 
+SPEC: Obj = {
+    "nodeName": "n",
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "securityContext": {},
+    "terminationGracePeriodSeconds": 30,
+    "enableServiceLinks": True,
+    "preemptionPolicy": "PreemptLowerPriority",
+    "priority": 0,
+    "containers": [
+        {
+            "name": "server",
+            "image": "simulated:1",
+            "imagePullPolicy": "IfNotPresent",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }
+    ],
+}
+"""Of every pod, with all defaults: who patches a pod may change none of them."""
 COLLECTION = 0.5
 """Seconds until the objects of a deleted owner are deleted."""
 
@@ -105,7 +127,7 @@ class Nodes:
                 "creationTimestamp": stamp(self.wall()),
                 "ownerReferences": [owner | {"controller": True}],
             },
-            "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
+            "spec": SPEC,
             "status": {"phase": "Pending"},
         }
         self.api.put(POD, pod)

@@ -12,6 +12,7 @@ from slipway.engine.engine import Engine, Settings
 from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, Kind
 from slipway.kube.metadata import OWN_SELECTOR, label
+from slipway.kube.transport import Transport
 
 from e2e.faults.api import Api, Connection, Network
 from e2e.faults.injection import Injector, Strike
@@ -94,6 +95,8 @@ class Operator:
     source: Any
     strike: Strike | None = None
     """Hits the first process only."""
+    connect: Callable[[Api, str, Network], Transport] = Connection
+    """Makes the way to the API server, for an identity."""
     deaths: int = 0
     failures: list[BaseException] = field(default_factory=list)
     """Why processes ended by themselves."""
@@ -128,7 +131,7 @@ class Operator:
                 await asyncio.sleep(RESTART)
 
     def _begin(self, strike: Strike | None) -> None:
-        self.injector = Injector(Connection(self.api, self.settings.identity, self.network), strike, self._die)
+        self.injector = Injector(self.connect(self.api, self.settings.identity, self.network), strike, self._die)
         options = Options(cluster_domain=self.settings.cluster_domain, runtime_image=self.settings.runtime_image)
         loop = asyncio.get_running_loop()
         self.engine = Engine(
