@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.integration.triton_models import goldens, write
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
 RATE = 40.0
-ROLLOUT = {
+ROLLOUT: dict[str, Any] = {
     "runtime": {"engine": "triton", "terminationGracePeriod": "5s"},
     "traffic": {"settle": "1s"},
     "rollout": {
@@ -51,7 +52,7 @@ def version(bench: Bench, name: str, model: Model, **more):
     return bench.version(name) | {"uri": model.uri, "sha256": model.sha256} | more
 
 
-async def keep_goldens(bench: Bench, name: str, seed: int) -> dict[str, object]:
+async def keep_goldens(bench: Bench, name: str, seed: int) -> dict[str, Any]:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": bench.namespace}}
     await bench.client.create(CONFIG_MAPS, body | {"data": {"scans.json": goldens(seed)}})
     return {"goldens": {"configMap": name}}

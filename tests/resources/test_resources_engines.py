@@ -26,11 +26,13 @@ def template(engine: str, version: str = "v1", **runtime: Any) -> dict[str, Any]
 
 
 def server(template: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any]
     [found] = [item for item in template["spec"]["containers"] if item["name"] == "server"]
     return found
 
 
 def fetch(template: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any]
     [found] = template["spec"]["initContainers"]
     return found
 
