@@ -82,9 +82,9 @@ class World:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def of(cls, api: Api, wall: Wall) -> AsyncIterator["World"]:
+    async def of(cls, api: Api, wall: Wall, namespace: str = "") -> AsyncIterator["World"]:
         """A namespace of its own, without an operator."""
-        namespace = f"n{next(cls._serial)}"
+        namespace = namespace or f"n{next(cls._serial)}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         await api.ask("POST", "/api/v1/namespaces", body)
         mesh = Mesh(api, namespace, NAME, LAG)
