@@ -2,6 +2,7 @@ import pytest
 from slipway.kube.apply import Applier, Operation, Owner, plan
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client, RetryPolicy
+from slipway.kube.comparison import difference
 from slipway.kube.drift import DriftLedger
 from slipway.kube.failures import ConflictError, UnavailableError
 from slipway.kube.kinds import CHILDREN, DEPLOYMENT, HTTP_ROUTE, SERVICE, VIRTUAL_SERVICE, kind_of
@@ -260,3 +261,52 @@ def test_a_ledger_forgets():
     assert ledger.assess(SERVICE, Key("ns", "m"), "a", "spec", 1.0).given_up
     ledger.forget(lambda place: place[1].name == "m")
     assert not ledger.assess(SERVICE, Key("ns", "m"), "a", "spec", 2.0).given_up
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Names of the live objects that were compared."""
+    names: list[str] = []
+
+    def noting(live, obj):
+        if "metadata" in live:
+            names.append(live["metadata"]["name"])
+        return difference(live, obj)
+
+    monkeypatch.setattr("slipway.kube.apply.difference", noting)
+    return names
+
+
+async def test_what_was_found_to_agree_is_compared_again_only_when_it_changes(world, compared):
+    for _ in range(4):
+        await world.apply(wanted(), wanted("Deployment", "d"))
+    assert compared == ["m", "d"]
+    applied = await world.apply(wanted(digest="h2", x=2), wanted("Deployment", "d"))
+    assert [str(step) for step in applied.done] == ["update Service m (spec.x)"]
+    world.edited({**wanted("Deployment", "d"), "spec": {"x": 9}})
+    applied = await world.apply(wanted(digest="h2", x=2), wanted("Deployment", "d"))
+    assert [str(step) for step in applied.done] == ["repair Deployment d (spec.x)"]
+
+
+async def test_a_copy_of_the_same_version_that_says_something_else_is_compared(world, compared):
+    """As after a restore from a backup, which brings back resource versions as well."""
+    for _ in range(2):
+        await world.apply(wanted())
+    known = world.cache.get(SERVICE, Key("ns", "m"))
+    world.cache.remove(SERVICE, known)
+    world.cache = world.applier._cache = Cache()
+    world.cache.put(SERVICE, {**known, "spec": {"x": 9}})
+    assert [str(step) for step in (await world.apply(wanted())).done] == ["repair Service m (spec.x)"]
+
+
+async def test_what_is_gone_is_not_remembered(world):
+    for _ in range(2):
+        await world.apply(wanted(), wanted("Deployment", "m-d"))
+    assert len(world.applier._agreed) == 2
+    world.applier.forget(OWNER.key)
+    assert not world.applier._agreed
+    for _ in range(2):
+        await world.apply(wanted(), wanted("Deployment", "m-d"))
+    await world.apply(wanted())
+    await world.apply(wanted())
+    assert [key.name for _, key in world.applier._agreed] == ["m"]

@@ -1,5 +1,6 @@
 """What can be wrong with a spec, as values, and the walk over its fields that finds it."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,8 @@ class FieldValue:
     path: str
     info: FieldInfo
     value: Any
+    default: Any
+    """What the field is where nothing is written."""
 
     @property
     def marks(self) -> Mapping[str, Any]:
@@ -45,16 +48,25 @@ class FieldValue:
     @property
     def is_default(self) -> bool:
         """Whether the value is the field's default."""
-        return bool(self.value == self.info.get_default(call_default_factory=True, validated_data={}))
+        return bool(self.value == self.default)
 
 
 def fields_of(model: WireModel, path: str) -> Iterator[FieldValue]:
     """Every field of a model and of the models in it, with its path."""
-    for name, info in type(model).model_fields.items():
-        field = FieldValue(f"{path}.{info.alias or name}", info, getattr(model, name))
+    for name, info, default in _declared(type(model)):
+        field = FieldValue(f"{path}.{info.alias or name}", info, getattr(model, name), default)
         yield field
         for below, value in _models_in(field.value, field.path):
             yield from fields_of(value, below)
+
+
+@functools.cache
+def _declared(model: type[WireModel]) -> tuple[tuple[str, FieldInfo, Any], ...]:
+    """Fields with their defaults, which take long to make: pydantic copies them each time."""
+    return tuple(
+        (name, info, info.get_default(call_default_factory=True, validated_data={}))
+        for name, info in model.model_fields.items()
+    )
 
 
 def unknown_fields(model: WireModel, raw: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -25,7 +25,7 @@ def _refusal(field: FieldValue) -> str:
     if field.is_default or field.value is None:
         return ""
     if field.marks.get("x-slipway-later"):
-        default = field.info.get_default(call_default_factory=True, validated_data={})
+        default = field.default
         stays = f" or leave it at {default}" if isinstance(default, str | int | float) and default != "" else ""
         return f"is not supported yet; remove it{stays}"
     values = field.marks.get(SUPPORTED_KEY)

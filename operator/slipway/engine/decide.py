@@ -26,7 +26,6 @@ from slipway.api.status import (
     Verdict,
 )
 from slipway.api.timestamps import parse_time
-from slipway.api.validation import validate
 from slipway.engine.clock import with_past_moments
 from slipway.engine.definitions import (
     experiment_targets,
@@ -36,6 +35,7 @@ from slipway.engine.definitions import (
     with_losses,
 )
 from slipway.engine.display import with_display
+from slipway.engine.examined import Examined
 from slipway.engine.relapse import evidence_id, relapse
 from slipway.engine.sizing import capacities, scale
 from slipway.engine.standstill import at_standstill
@@ -43,6 +43,8 @@ from slipway.engine.summary import Blocked, summarise
 from slipway.rollout import RolloutRequest, Target, advance
 
 __all__ = ["Decision", "Options", "decide"]
+
+_validate = Examined()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, opt
     status, broken = _read_status(raw)
     status, moved = with_past_moments(status, now)
     broken += moved
-    validated = validate(raw)
+    validated = _validate(raw)
     if validated.spec is None:
         blocked = Blocked(validated.reason, validated.message)
         still = at_standstill(status, observed, metrics, blocked, now)

@@ -83,6 +83,18 @@ async def _nothing(step: Step) -> None:
     """What is done before a write where nothing is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """An object as the cache holds it and the hash of what it was found to agree with."""
+
+    live: Object
+    digest: str
+
+    def holds(self, live: Object, wanted: Object) -> bool:
+        """Whether neither has changed since; a copy in the cache is never changed, only replaced."""
+        return live is self.live and self.digest != "" and self.digest == _hash(wanted)
+
+
 @dataclass(slots=True)
 class Applied:
     """What became of a plan."""
@@ -105,14 +117,18 @@ def plan(
     live: Mapping[Place, Object],
     owned: Iterable[Object],
     spared: Collection[str] = (),
+    agreed: Mapping[Place, Agreement] | None = None,
 ) -> list[Step]:
     """Steps that lead from ``live`` to ``wanted``, in their order; ``owned`` are our present children.
 
-    Children by a name in ``spared`` are never deleted: nobody knows any more how to make them again.
+    Children by a name in ``spared`` are never deleted: nobody knows any more how to make them again. What has
+    ``agreed`` is not compared again.
 
     Nothing is deleted when nothing is wanted at all: that is no state a ModelDeployment can be in.
     """
-    steps = [_step(owner, obj, live.get((kind_of(obj), key_of(obj)))) for obj in wanted]
+    agreed = agreed or {}
+    places = [(kind_of(obj), key_of(obj)) for obj in wanted]
+    steps = [_step(owner, obj, live.get(place), agreed.get(place)) for obj, place in zip(wanted, places, strict=True)]
     if not wanted:
         return steps
     kept = {(step.kind, step.key) for step in steps}
@@ -126,7 +142,7 @@ def plan(
     return steps
 
 
-def _step(owner: Owner, wanted: Object, live: Object | None) -> Step:
+def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreement | None) -> Step:
     place = (kind_of(wanted), key_of(wanted))
     if live is None:
         return Step(Operation.CREATE, *place, wanted)
@@ -136,9 +152,12 @@ def _step(owner: Owner, wanted: Object, live: Object | None) -> Step:
         return Step(Operation.CONFLICT, *place, wanted, live, _described_owner(live))
     if live["metadata"].get("deletionTimestamp"):
         return Step(Operation.WAIT, *place, wanted, live, "is being deleted")
-    lacking = difference(_content(live), _content(wanted)) or difference(live, wanted)
+    if agreement is not None and agreement.holds(live, wanted):
+        return Step(Operation.KEEP, *place, wanted, live)
+    lacking = difference(live, wanted)
     if not lacking:
         return Step(Operation.KEEP, *place, wanted, live)
+    lacking = difference(_content(live), _content(wanted)) or lacking
     # What we wrote carries our hash: with the same one, or with none left, somebody else has been at it.
     operation = Operation.REPAIR if _hash(live) in ("", _hash(wanted)) else Operation.UPDATE
     return Step(operation, *place, wanted, live, lacking)
@@ -180,6 +199,7 @@ class Applier:
         self._cache = cache
         self.ledger = ledger or DriftLedger()
         self._refusals: dict[Place, _Refusal] = {}
+        self._agreed: dict[Place, Agreement] = {}
 
     async def apply(
         self,
@@ -199,7 +219,8 @@ class Applier:
         """
         live = await self._live(wanted)
         owned = [obj for kind in CHILDREN for obj in self._cache.owned(kind, owner.key)]
-        steps = plan(owner, wanted, live, owned, spared)
+        steps = plan(owner, wanted, live, owned, spared, self._agreed)
+        self._remember(steps)
         applied = Applied()
         conflicts = [step for step in steps if step.operation is Operation.CONFLICT]
         if conflicts:
@@ -212,10 +233,20 @@ class Applier:
                 break
         return applied
 
+    def _remember(self, steps: Iterable[Step]) -> None:
+        """Keep which objects agree with what is wanted, so that they are compared once."""
+        for step in steps:
+            place = (step.kind, step.key)
+            if step.operation is Operation.KEEP and step.live is not None and step.wanted is not None:
+                self._agreed[place] = Agreement(step.live, _hash(step.wanted))
+            else:
+                self._agreed.pop(place, None)
+
     def forget(self, key: Key) -> None:
         """Drop what is remembered of the objects of a ModelDeployment that is gone."""
-        for place in [place for place in self._refusals if _belongs(place[1], key)]:
-            del self._refusals[place]
+        for known in (self._refusals, self._agreed):
+            for place in [place for place in known if _belongs(place[1], key)]:
+                del known[place]
         self.ledger.forget(lambda place: _belongs(place[1], key))
 
     async def find(self, kind: Kind, key: Key) -> Object | None:
