@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 from slipway.kube.client import Client, RetryPolicy
 from slipway.kube.failures import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from slipway.kube.kinds import CONFIG_MAP, DEPLOYMENT, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, kind_of
+from slipway.kube.kinds import CONFIG_MAP, DEPLOYMENT, LEASE, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, kind_of
 from slipway.kube.transport import Answer, Call
 
 from tests.kube.memory_api import MemoryApi, status
@@ -164,6 +164,25 @@ async def test_calls_are_reported_and_limited(api):
     await asyncio.gather(*(client.get(CONFIG_MAP, "ns", "a") for _ in range(6)))
     assert most == 2
     assert seen == [("GET", "configmaps", 200)] * 6
+
+
+async def test_a_lease_does_not_wait_for_calls_that_hang(api):
+    hanging, answer = asyncio.Event(), api.send
+
+    async def send(call):
+        if "configmaps" in call.path:
+            hanging.set()
+            await asyncio.Event().wait()
+        return await answer(call)
+
+    api.send = send
+    api.put({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"namespace": "ns", "name": "a"}})
+    client = Client(api, concurrency=1)
+    hung = asyncio.create_task(client.get(CONFIG_MAP, "ns", "a"))
+    await hanging.wait()
+    async with asyncio.timeout(5):
+        assert (await client.get(LEASE, "ns", "a"))["metadata"]["name"] == "a"
+    hung.cancel()
 
 
 async def test_apply_names_the_field_manager_and_forces(api, client):

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.bench.operator_load.bare import copies, create_all, delete_all, family
 from e2e.bench.operator_load.figures import Exposition, Usage, histogram_quantile, usage_of
+from e2e.bench.operator_load.following import Following, until
 from e2e.bench.operator_load.hollow import HollowNode
 from e2e.bench.operator_load.report import Report, Rolling
 from e2e.sandbox.cluster import Cluster
@@ -23,8 +24,9 @@ MODEL_DEPLOYMENTS = Resource("slipway.dev", "v1alpha1", "modeldeployments", "Mod
 VIRTUAL_SERVICES = Resource("networking.istio.io", "v1", "virtualservices", "VirtualService")
 PROBED, BARE, LOAD = "probed", "bare", "load"
 """Namespaces: of the ModelDeployment whose objects are copied, of the bare client, of the load."""
-PATIENCE = 1800.0
-"""Seconds for one phase."""
+PATIENCE = 60.0
+PATIENCE_EACH = 1.0
+"""Seconds for one phase: to begin with, and for each ModelDeployment in it."""
 QUIET = 5.0
 """Seconds without a change after which things count as settled."""
 ROLLING = 10
@@ -76,9 +78,7 @@ class Course:
         flags = ("--prometheus-url", "", "--apis", "istio", "--log-level", "warning", "--tick", "5")
         self._flags = flags
         self._operator = Operator(cluster, folder)
-        self._states: dict[str, Obj] = {}
-        self._changed_at = 0.0
-        self._watched: Callable[[Obj], None] = lambda _: None
+        self._following = Following(self._client, MODEL_DEPLOYMENTS, LOAD)
 
     async def run(self) -> Report:
         """All phases."""
@@ -105,10 +105,9 @@ class Course:
     async def _running(self, namespace: str) -> AsyncIterator[None]:
         await self._operator.start(*self._flags, "--namespaces", namespace)
         try:
-            async with HollowNode(self._client, namespace), asyncio.TaskGroup() as group:
-                watching = group.create_task(self._follow(namespace))
+            self._following = Following(self._client, MODEL_DEPLOYMENTS, namespace)
+            async with HollowNode(self._client, namespace), self._following.running():
                 yield
-                watching.cancel()
         finally:
             await self._operator.stop()
 
@@ -116,7 +115,7 @@ class Course:
         """What the operator makes of one ModelDeployment."""
         async with self._running(PROBED):
             one = await self._client.create(MODEL_DEPLOYMENTS, declared("probed-0000", PROBED))
-            await self._settled({"probed-0000"}, _served("v1"))
+            await self._settled("one is ready", {"probed-0000"}, "v1")
             made = [(MODEL_DEPLOYMENTS, one), *await family(self._client, PROBED, "probed-0000")]
             await self._client.delete(MODEL_DEPLOYMENTS, one)
         return made
@@ -128,7 +127,7 @@ class Course:
         async with HollowNode(self._client, BARE) as node:
             begun = time.monotonic()
             await create_all(self._client, families, self._plan.at_once)
-            await _until(lambda: node.ready >= len(names))
+            await until("pods of the bare client", lambda: node.ready >= len(names), _patience(names))
             seconds = time.monotonic() - begun
         await delete_all(self._client, families, self._plan.at_once)
         return seconds
@@ -138,7 +137,7 @@ class Course:
         before, used = await self._metrics(), self._usage()
         begun = time.monotonic()
         await create_all(self._client, [[(MODEL_DEPLOYMENTS, declared(n, LOAD))] for n in names], self._plan.at_once)
-        await self._settled(set(names), _served("v1"))
+        await self._settled("all are ready", set(names), "v1")
         report.converged = time.monotonic() - begun
         await self._quiet()
         after = await self._metrics()
@@ -158,7 +157,7 @@ class Course:
             chosen, version = names[first : first + size], f"v{2 + number * size // len(names) % 2}"
             begun, before = time.monotonic(), await self._metrics()
             await self._serve(chosen, version)
-            await self._settled(set(chosen), _served(version))
+            await self._settled(f"rolled out to {version}", set(chosen), version)
             calls = (await self._metrics()).requests() - before.requests()
             report.batches.append(Rolling(time.monotonic() - begun, sum(calls.values()) / len(chosen)))
             _say(f"{len(chosen)} rollouts at a time: {report.batches[-1].seconds:.1f} s")
@@ -192,31 +191,25 @@ class Course:
         served = "v1"
         while True:
             await self._serve(names, served)
-            await self._settled(set(names), _served(served))
+            await self._settled(f"kept rolling to {served}", set(names), served)
             served = "v3" if served == "v1" else "v1"
 
     async def _edit(self, names: Sequence[str]) -> list[float]:
         """Seconds from a changed timeout in the spec to the VirtualService that has it, of each name."""
         wanted = "47s"
         arrived: dict[str, float] = {}
-        listed = await self._client.list_all(VIRTUAL_SERVICES, namespace=LOAD)
 
-        async def follow() -> None:
-            version = listed["metadata"]["resourceVersion"]
-            async for event in self._client.watch(VIRTUAL_SERVICES, version, namespace=LOAD):
-                obj = event["object"]
-                routes = (obj.get("spec") or {}).get("http") or ()
-                if event["type"] != "BOOKMARK" and any(route.get("timeout") == wanted for route in routes):
-                    arrived.setdefault(obj["metadata"]["name"], time.monotonic())
+        def note(route: Obj) -> None:
+            if any(rule.get("timeout") == wanted for rule in (route.get("spec") or {}).get("http") or ()):
+                arrived.setdefault(route["metadata"]["name"], time.monotonic())
 
-        following = asyncio.create_task(follow())
         sent = {}
-        for name in names:
-            sent[name] = time.monotonic()
-            await self._patch(name, {"traffic": {"resilience": {"timeout": wanted}}})
-            await asyncio.sleep(EDIT_EVERY)
-        await _until(lambda: set(sent) <= set(arrived))
-        following.cancel()
+        async with Following(self._client, VIRTUAL_SERVICES, LOAD, note).running():
+            for name in names:
+                sent[name] = time.monotonic()
+                await self._patch(name, {"traffic": {"resilience": {"timeout": wanted}}})
+                await asyncio.sleep(EDIT_EVERY)
+            await until("edits in their routes", lambda: set(sent) <= set(arrived), _patience(names))
         return [arrived[name] - sent[name] for name in names]
 
     async def _serve(self, names: Iterable[str], version: str) -> None:
@@ -227,24 +220,11 @@ class Course:
         path = MODEL_DEPLOYMENTS.path(LOAD, name)
         await self._client.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
 
-    async def _follow(self, namespace: str) -> None:
-        """Keep the newest state of each ModelDeployment."""
-        listed = await self._client.list_all(MODEL_DEPLOYMENTS, namespace=namespace)
-        version = listed["metadata"]["resourceVersion"]
-        while True:
-            async for event in self._client.watch(MODEL_DEPLOYMENTS, version, namespace=namespace):
-                obj = event["object"]
-                version = obj["metadata"]["resourceVersion"]
-                if event["type"] != "BOOKMARK":
-                    self._states[obj["metadata"]["name"]] = obj
-                    self._changed_at = time.monotonic()
-
-    async def _settled(self, names: set[str], holds: Callable[[Obj], bool]) -> None:
-        await _until(lambda: all(name in self._states and holds(self._states[name]) for name in names))
+    async def _settled(self, what: str, names: set[str], version: str) -> None:
+        await self._following.settled(what, names, _served(version), _patience(names))
 
     async def _quiet(self) -> None:
-        """Until no ModelDeployment has changed for a while."""
-        await _until(lambda: time.monotonic() - self._changed_at > QUIET)
+        await self._following.quiet(QUIET, _patience(self._following.objects))
 
     async def _metrics(self) -> Exposition:
         return await Exposition.of(f"http://127.0.0.1:{self._operator.port}/metrics")
@@ -267,12 +247,8 @@ def _served(version: str) -> Callable[[Obj], bool]:
     return holds
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0.1)
+def _patience(names: Sized) -> float:
+    return PATIENCE + PATIENCE_EACH * len(names)
 
 
 def _say(text: str) -> None:

@@ -64,7 +64,7 @@ class Settings:
     identity: str = field(default_factory=socket.gethostname)
     http_host: str = "0.0.0.0"  # noqa: S104  probes and scrapes come from outside the pod
     http_port: int = 8085
-    workers: int = 4
+    workers: int = 16
     resync: float = 300.0
     tick: float = 5.0
     """Between two metrics snapshots."""
