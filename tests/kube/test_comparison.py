@@ -35,6 +35,8 @@ def test_what_the_api_server_adds_or_normalises_is_no_difference(live, wanted):
         ({"flag": 1}, {"flag": True}, "flag"),
         ({"a": "text"}, {"a": {"b": 1}}, "a"),
         ({"a": {"b": 1}}, {"a": [1]}, "a"),
+        ({"containers": [{"name": "server"}]}, {"containers": [5, {"name": "server"}]}, "containers"),
+        ({"env": [{"name": "A"}]}, {"env": [{"name": ["A"]}]}, "env.['A']"),
     ],
 )
 def test_names_the_first_difference(live, wanted, where):

@@ -14,6 +14,8 @@ from .formats import fits
 from .schema import MISSING, Form, JsonDict, ListType, Schema, from_custom
 
 _LIMITS = {"int32": 31, "int64": 63}
+_GO_ENDS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
+"""Escapes, character classes and `$`; what is in a class means itself."""
 
 
 def type_name(value: Any) -> str:
@@ -95,8 +97,8 @@ def _number(raw: JsonDict, value: float, path: str) -> list[Cause]:
 
 @lru_cache(maxsize=1024)
 def pattern(text: str) -> re.Pattern[str]:
-    """A compiled pattern; Go's `\\z` is Python's `\\Z`."""
-    return re.compile(text.replace(r"\z", r"\Z"))
+    """A compiled pattern. Go's `\\z` is Python's `\\Z`; so is its `$`, which in Python may precede a line feed."""
+    return re.compile(_GO_ENDS.sub(lambda found: r"\Z" if found[0] in (r"\z", "$") else found[0], text))
 
 
 def _string(raw: JsonDict, value: str, path: str) -> list[Cause]:

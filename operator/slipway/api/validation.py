@@ -12,6 +12,7 @@ from slipway.api.admission import ineffective_admission
 from slipway.api.advice import questionable_settings
 from slipway.api.consistency import inconsistencies
 from slipway.api.engine_limits import beyond_engine
+from slipway.api.open_parts import misshapen
 from slipway.api.problems import Problem, unknown_fields
 from slipway.api.provider_limits import beyond_provider
 from slipway.api.scalars import DecimalString, Duration, Quantity
@@ -82,6 +83,7 @@ def validate(raw: Mapping[str, Any]) -> Validated:
         *beyond_provider(typed),
         *beyond_engine(typed),
         *ineffective_admission(typed),
+        *misshapen(typed),
         *unsupported_settings(typed),
     )
     warnings = (*_unknown(typed, spec), *questionable_settings(typed))

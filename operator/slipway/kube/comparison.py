@@ -68,7 +68,7 @@ def _in_list(live: Any, wanted: Sequence[Any], path: Path) -> Path | None:
     if not isinstance(live, list | tuple):
         return path
     keys = _merge_keys(path, wanted)
-    if keys:
+    if keys and all(isinstance(entry, Mapping) for entry in wanted):
         return _in_map_list(live, wanted, path, keys)
     if len(live) != len(wanted):
         return path
@@ -81,7 +81,7 @@ def _in_map_list(live: Sequence[Any], wanted: Sequence[Any], path: Path, keys: t
     by_key = {_identity(entry, keys): entry for entry in live if isinstance(entry, Mapping)}
     for entry in wanted:
         identity = _identity(entry, keys)
-        place = (*path, "/".join(map(str, identity)))
+        place = (*path, "/".join(identity))
         if identity not in by_key:
             return place
         found = _missing(by_key[identity], entry, place)
@@ -98,8 +98,8 @@ def _merge_keys(path: Path, wanted: Sequence[Any]) -> tuple[str, ...]:
     return _MAP_LISTS.get(field, ())
 
 
-def _identity(entry: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
+def _identity(entry: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(entry.get(key, "TCP" if key == "protocol" else None)) for key in keys)
 
 
 def _same_quantity(live: Any, wanted: Any) -> bool:

@@ -7,20 +7,9 @@ that is new being appended; every other list (``tolerations``, ``args``, ``comma
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["lay_over"]
+from slipway.api.open_parts import MERGE_KEYS, key_of
 
-_MERGE_KEYS = {
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "imagePullSecrets": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "ports": "containerPort",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-}
+__all__ = ["lay_over"]
 
 
 def lay_over(below: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,8 +21,9 @@ def lay_over(below: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, 
         elif isinstance(value, Mapping):
             beneath = merged.get(key)
             merged[key] = lay_over(beneath if isinstance(beneath, Mapping) else {}, value)
-        elif isinstance(value, list) and key in _MERGE_KEYS:
-            merged[key] = _merge_items(merged.get(key) or [], value, _MERGE_KEYS[key])
+        elif isinstance(value, list) and key in MERGE_KEYS:
+            beneath = merged.get(key)
+            merged[key] = _merge_items(beneath if isinstance(beneath, list) else [], value, MERGE_KEYS[key])
         else:
             merged[key] = value
     return merged
@@ -41,9 +31,10 @@ def lay_over(below: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, 
 
 def _merge_items(below: list[Any], overlay: list[Any], key: str) -> list[Any]:
     merged = list(below)
-    positions = {item[key]: index for index, item in enumerate(merged) if key in item}
+    positions = {name: index for index, item in enumerate(merged) if (name := key_of(item, key)) is not None}
     for item in overlay:
-        position = positions.get(item.get(key)) if isinstance(item, Mapping) else None
+        found = key_of(item, key)
+        position = None if found is None else positions.get(found)
         if position is None:
             merged.append(lay_over({}, item) if isinstance(item, Mapping) else item)
         else:

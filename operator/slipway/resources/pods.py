@@ -1,6 +1,7 @@
 """The pod template of a revision: restricted, scraped, probed, and drained before it goes."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from slipway.api.revisions import Revision
@@ -36,8 +37,13 @@ def pod_template(identity: Identity, revision: Revision, options: RenderOptions)
         "spec": _pod_spec(revision, server),
     }
     merged = lay_over(template, revision.runtime.pod_template)
-    described = merged.get("metadata") or {}
-    return merged | {"metadata": {**described, "labels": (described.get("labels") or {}) | labels}}
+    described = _mapping(merged.get("metadata"))
+    return merged | {"metadata": {**described, "labels": {**_mapping(described.get("labels")), **labels}}}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """What is an object; revisions older than a rule may hold anything."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _annotations(server: Server) -> dict[str, str]:

@@ -233,6 +233,9 @@ def to_cel(schema: Schema | None, value: Any) -> Any:
             return celtypes.TimestampType(value)
         if kind == "duration":
             return celtypes.DurationType(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        # What no int64 holds is read as a float64, as Kubernetes' JSON reader does.
+        return celtypes.DoubleType(value)
     return celpy.json_to_cel(value)
 
 
