@@ -119,11 +119,28 @@ def registry_of(
     return registry
 
 
+class _NoDifferences(kopf.DiffBaseStorage):
+    """kopf copies every object of every event several times to find out what has changed, which nobody here asks."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Nothing is compared."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        """Nothing is known."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Nothing is kept."""
+
+
 def kopf_settings(namespaced: bool, exit_timeout: float | None) -> kopf.OperatorSettings:
     """Settings for watches that neither fall silent nor end for nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
+    settings.persistence.diffbase_storage = _NoDifferences()
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([])
     # Whole seconds: they travel in the URL. Spread, so that not all watches end at once.
     settings.watching.server_timeout = 300 + int(120 * random.random())  # noqa: S311  spreads load, hides nothing
     settings.watching.client_timeout = settings.watching.server_timeout + 30
