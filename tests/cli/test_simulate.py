@@ -73,6 +73,21 @@ def test_what_cannot_be_replayed_is_told(files, tmp_path, capsys, change, flags,
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--scale", "nan"), ("--scale", "-1"), ("--scale", "0"), ("--scale", "inf"), ("--scale", "1e300"),
+        ("--capacity", "nan"), ("--capacity", "0"), ("--capacity", "inf"), ("--replicas", "-1"), ("--places", "-1"),
+    ],
+)  # fmt: skip
+def test_a_number_that_cannot_be_is_refused_by_the_name_of_its_flag(files, capsys, flags) -> None:
+    manifest, trace = files
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", str(manifest), "--trace", str(trace), *flags])
+    assert ended.value.code == 2
+    assert f"argument {flags[0]}: {flags[1]} is " in capsys.readouterr().err
+
+
 def test_a_range_is_read_from_prometheus() -> None:
     class Ranges(FakePrometheus):
         def answer(self, query: str, now: float) -> bytes:

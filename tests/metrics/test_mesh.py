@@ -97,6 +97,17 @@ async def test_several_proxies_are_added_up():
     assert {series.pod for series in metrics.requests} == {"proxy gateway-0", "proxy gateway-1"}
 
 
+async def test_a_proxy_that_is_down_makes_what_the_others_count_a_part_of_the_truth():
+    silent = [at for at in TIMES if at < TIMES[-1] - 60]
+    lost = proxy("istio_requests_total", line(150.0, 0.0, silent), gateway="gateway-1", response_code="200")
+    scraped = (pod(STABLE, "up", flat(0.0), engine="custom"), answers(150.0), lost)
+    down = [{"namespace": "istio-system", "pod": "gateway-1"}]
+    metrics = (await read(FakePrometheus(list(scraped), down))).view("nlp", "sentiment").of(STABLE)
+    assert metrics.arrivals.quality is Quality.PARTIAL
+    assert metrics.arrivals.value == pytest.approx(10.0)
+    assert (await view(*scraped)).of(STABLE).arrivals.quality is Quality.OK, "a proxy that was removed"
+
+
 async def test_vllm_and_slipways_own_servers_are_not_asked_of_the_mesh():
     vllm = pod(STABLE, "vllm:request_success_total", line(150.0), engine="vllm", finished_reason="stop")
     fake = FakePrometheus([vllm, answers(15.0, "500")])

@@ -82,6 +82,12 @@ def test_what_the_autoscaler_says() -> None:
     assert down["tolerance"] == "200m"
 
 
+def test_a_target_too_small_for_a_quantity_is_the_smallest_there_is() -> None:
+    spec = raw_spec(autoscaling=HPA | {"qps": {"target": 0.0001}})
+    scaler = only(render(spec, (canary(spec)[0],)), "HorizontalPodAutoscaler")["spec"]
+    assert scaler["metrics"][0]["external"]["target"]["averageValue"] == "1m", "the API refuses 0"
+
+
 def test_during_a_rollout_the_autoscaler_removes_nothing() -> None:
     spec = raw_spec(autoscaling=HPA)
     rollout = RolloutStatus(id="r-1", to="v2", stage=Stage.OBSERVING)

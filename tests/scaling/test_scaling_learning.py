@@ -45,10 +45,11 @@ def test_three_saturated_intervals_teach_what_a_replica_does() -> None:
     [
         {"wait": 0.01},
         {"depth": 0.0},
+        {"depth": 3.0},
         {"view": view(*(pod(number) for number in range(3)), starting(4))},
         {"view": view(*(pod(number, ready_at=NOW + 170) for number in range(4)))},
     ],
-    ids=["no wait", "no queue", "a pod starts", "pods are new"],
+    ids=["no wait", "no queue", "one queue of four", "a pod starts", "pods are new"],
 )
 def test_intervals_without_saturation_teach_nothing(quiet: dict[str, Any]) -> None:
     assert after(4, **quiet).entry.capacity == LearnedCapacity()

@@ -31,6 +31,14 @@ def test_counts_are_spread_until_the_next_row(tmp_path: Path) -> None:
     assert (load.rates[0], load.rates[-1], load.requests) == (2.0, 1.0, 180.0)
 
 
+def test_rows_of_one_time_are_all_counted(tmp_path: Path) -> None:
+    """One row per status code, say."""
+    load = read_load(written(tmp_path, "time,requests\n0,100\n0,20\n10,50\n10,10\n"))
+    assert load.requests == pytest.approx(180.0)
+    assert load.rates == (12.0,) * 10 + (6.0,) * 10
+    assert read_load(written(tmp_path, "time,qps\n0,4\n0,10\n5,2\n5,1\n")).rates == (10.0,) * 5 + (2.0,) * 5
+
+
 def test_rows_in_any_order_without_a_value_are_arrivals(tmp_path: Path) -> None:
     assert read_load(written(tmp_path, "t\n3.5\n1.0\n1.5\n")).rates == (2.0, 0.0, 1.0)
 
@@ -43,6 +51,10 @@ def test_rows_in_any_order_without_a_value_are_arrivals(tmp_path: Path) -> None:
         ("t,rate\n1,-5\n", "no number of requests"),
         ("t,rate\n1,nan\n", "no number of requests"),
         ("t,rate\nsoon,1\n", "line 2"),
+        ("t,rate\n0,1e300\n", "no number of requests"),
+        ("t\n1\nnan\n", "line 3: nan is no time"),
+        ("t,rate\n0,1\ninf,1\n", "line 3: inf is no time"),
+        ("t,rate\n1767225600000,1\n", "is no time in seconds"),
         ("t,rate\n1,0\n2,0\n", "holds no requests"),
         ("t,rate\n", "holds no requests"),
         ("t,rate\n0,1\n99999999,1\n", "longer than 14 days"),

@@ -123,7 +123,7 @@ class RevisionMetrics:
     gpu_source: str = ""
     """``dcgm`` or ``executor-busy``."""
     gpu_exported: bool = False
-    """Whether a GPU exporter names any of the pods, even one whose GPU it cannot tell from a neighbour's."""
+    """Whether a GPU exporter measures any of the pods, or names one whose GPU it cannot tell from a neighbour's."""
     gpu_memory: Sample = MISSING
     """Per cent in use, of the pod that uses most."""
     reporting_pods: frozenset[str] = frozenset()

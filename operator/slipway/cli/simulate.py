@@ -17,7 +17,7 @@ from slipway.api.timestamps import parse_time
 from slipway.api.validation import validate
 from slipway.cli.columns import indented, table
 from slipway.cli.render import documents_of
-from slipway.simulation.load import Load, load_of_points, read_load
+from slipway.simulation.load import MOST, Load, load_of_points, read_load
 from slipway.simulation.replay import Conditions, Result, replay
 from slipway.simulation.report import HEAD, rows, write_csv, write_picture
 from slipway.simulation.rivalry import against, chosen_rivals
@@ -40,16 +40,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", default="", help="PromQL for requests per second (default: those of the object)")
     parser.add_argument("--start", default="", help="begin of the range, ISO 8601 (with --prometheus-url)")
     parser.add_argument("--end", default="", help="its end, ISO 8601")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the requests (default: 1)")
-    parser.add_argument("--capacity", type=float, help="requests/s of one replica at most (default: qps.target / 0.8)")
+    parser.add_argument("--scale", type=_positive, default=1.0, help="factor on the requests (default: 1)")
+    parser.add_argument(
+        "--capacity", type=_positive, help="requests/s of a replica at most (default: qps.target / 0.8)"
+    )
     parser.add_argument("--cold-start", default="60s", help="usual time from a pod's creation to ready (default: 60s)")
     parser.add_argument("--slo", default="2s", help="longest wait that counts as good (default: 2s)")
-    parser.add_argument("--replicas", type=int, help="at the beginning (default: what the first minute needs)")
-    parser.add_argument("--places", type=int, default=1_000_000, help="pods that the cluster has room for")
+    parser.add_argument("--replicas", type=_count, help="at the beginning (default: what the first minute needs)")
+    parser.add_argument("--places", type=_count, default=1_000_000, help="pods that the cluster has room for")
     parser.add_argument("--faults", default="", help="metric faults, such as down@10m+5m,half@1h+10m")
     parser.add_argument("--seed", type=int, default=1, help="of the start times (default: 1)")
     parser.add_argument("--against", default="", help="rivals at equal cost: hpa,keda,kpa")
     parser.add_argument("--out", default="", help="folder for replay.csv and replay.png")
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most {MOST:g}")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
 
 
 def simulate(parsed: argparse.Namespace) -> int:
@@ -137,7 +153,7 @@ def _from_prometheus(url: str, query: str, start: str, end: str) -> Load:
 def _conditions(parsed: argparse.Namespace, spec: ModelDeploymentSpec, load: Load) -> Conditions:
     scaling = spec.autoscaling
     capacity = parsed.capacity or (scaling.qps.target / SAFE_SHARE if scaling.qps.target else None)
-    if capacity is None or capacity <= 0:
+    if capacity is None:
         raise SlipwayError("--capacity is needed where spec.autoscaling.qps.target is unset: requests/s of one replica")
     first = load.rates[:60]
     need = sum(first) / len(first) / (scaling.qps.target or capacity * SAFE_SHARE)

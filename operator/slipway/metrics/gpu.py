@@ -35,6 +35,13 @@ class PodGpu:
 
     utilization: Sample = MISSING
     memory: Sample = MISSING
+    shared: bool = False
+    """Whether it shares all that the exporter knows of, so that nothing can be told of it alone."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether the exporter measures it, or says why nobody can."""
+        return self.shared or self.utilization.quality in {Quality.OK, Quality.PARTIAL}
 
 
 @dataclass(slots=True)
@@ -66,7 +73,11 @@ def attribute(traces: Iterable[Trace], now: float) -> Mapping[PodName, PodGpu]:
             gpu = _shared(shared) if shared else PodGpu(_utilization(fields, device, now), _memory(fields, device, now))
             by_pod.setdefault(pod, []).append(gpu)
     return {
-        pod: PodGpu(merge([gpu.utilization for gpu in gpus], mean), merge([gpu.memory for gpu in gpus], largest))
+        pod: PodGpu(
+            merge([gpu.utilization for gpu in gpus], mean),
+            merge([gpu.memory for gpu in gpus], largest),
+            shared=all(gpu.shared for gpu in gpus),
+        )
         for pod, gpus in by_pod.items()
     }
 
@@ -93,7 +104,7 @@ def _user(labels: Mapping[str, str], *, renamed: bool) -> PodName:
 
 
 def _shared(reason: str) -> PodGpu:
-    return PodGpu(Sample(reason=reason), Sample(reason=reason))
+    return PodGpu(Sample(reason=reason), Sample(reason=reason), shared=True)
 
 
 def _utilization(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:

@@ -10,11 +10,13 @@ _USABLE = (Quality.OK, Quality.PARTIAL)
 _WORST_FIRST = (Quality.INVALID, Quality.STALE, Quality.MISSING)
 
 
-def merge(samples: Iterable[Sample], combine: Callable[[Sequence[float]], float], silent: Sequence[str] = ()) -> Sample:
+def merge(
+    samples: Iterable[Sample], combine: Callable[[Sequence[float], int], float], silent: Sequence[str] = ()
+) -> Sample:
     """Combine the samples of pods; ``silent`` are pods that ought to answer and do not.
 
-    Where only some say something usable the result is PARTIAL; where none does, it has the most telling of their
-    qualities.
+    ``combine`` is given the usable values and the number that there ought to be. Where only some say something usable
+    the result is PARTIAL and a lower bound; where none does, it has the most telling of their qualities.
     """
     known = tuple(samples)
     usable = [sample for sample in known if sample.quality in _USABLE]
@@ -28,23 +30,23 @@ def merge(samples: Iterable[Sample], combine: Callable[[Sequence[float]], float]
     lacking += [f"no answer from {pod}" for pod in silent]
     whole = not silent and all(sample.quality is Quality.OK for sample in known)
     return Sample(
-        combine([sample.value for sample in usable]),
+        combine([sample.value for sample in usable], len(known) + len(silent)),
         Quality.OK if whole else Quality.PARTIAL,
         max(sample.at for sample in usable),
         "" if whole else "; ".join(lacking[:3]),
     )
 
 
-def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean."""
-    return sum(values) / len(values)
+def mean(values: Sequence[float], expected: int) -> float:
+    """Arithmetic mean; those that say nothing count as 0: nothing is ordered for what they might have said."""
+    return sum(values) / expected
 
 
-def total(values: Sequence[float]) -> float:
+def total(values: Sequence[float], _: int) -> float:
     """Sum."""
     return sum(values)
 
 
-def largest(values: Sequence[float]) -> float:
+def largest(values: Sequence[float], _: int) -> float:
     """Maximum."""
     return max(values)

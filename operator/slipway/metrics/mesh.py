@@ -74,7 +74,7 @@ def proxies_of(traces: Iterable[Trace], workloads: frozenset[Workload]) -> Mappi
         workload = named.get((place, labels.get("destination_workload", "")))
         proxy = labels.get("pod") or labels.get("instance", "")
         if workload is not None and proxy:
-            found.setdefault(workload, {}).setdefault(f"proxy {proxy}", []).append(trace)
+            found.setdefault(workload, {}).setdefault(_proxy(proxy), []).append(trace)
     scrapes: dict[tuple[str, str], dict[str, set[float]]] = {}
     for workload, proxies in found.items():
         known = scrapes.setdefault((workload.namespace, workload.model), {})
@@ -91,6 +91,10 @@ def proxies_of(traces: Iterable[Trace], workloads: frozenset[Workload]) -> Mappi
     }
 
 
+def _proxy(pod: str) -> str:
+    return f"proxy {pod}"
+
+
 def _translated(trace: Trace) -> Trace:
     if trace.name == MESH_NAMES[0]:
         fault = trace.labels.get("grpc_response_status", "") in _SERVER_FAULTS
@@ -99,9 +103,12 @@ def _translated(trace: Trace) -> Trace:
     return reworded(trace, BUCKETS, {"le": seconds_of(trace.labels.get("le", ""))}, trace.samples)
 
 
-def by_mesh(own: RevisionMetrics, proxies: Sequence[PodMetrics], pace: Pace) -> RevisionMetrics:
-    """A revision's metrics with what the mesh says of its answers in place of what its servers say."""
-    told = revision_metrics(own.revision, proxies, {}, frozenset(), pace)
+def by_mesh(own: RevisionMetrics, proxies: Sequence[PodMetrics], down: Iterable[str], pace: Pace) -> RevisionMetrics:
+    """A revision's metrics with what the mesh says of its answers in place of what its servers say.
+
+    ``down`` are pods that do not answer; a proxy among them keeps what it has counted from being known.
+    """
+    told = revision_metrics(own.revision, proxies, {}, frozenset(map(_proxy, down)), pace)
     return replace(
         own,
         requests=told.requests,

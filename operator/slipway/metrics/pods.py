@@ -10,12 +10,13 @@ from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, S
 from slipway.api.timestamps import whole_second
 from slipway.metrics.traces import Trace, finite
 
-__all__ = ["BUCKETS", "IN_FLIGHT", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
+__all__ = ["BUCKETS", "IN_FLIGHT", "QUEUE_COUNT", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
 
 REQUESTS = "slipway_requests_total"
 IN_FLIGHT = "slipway_requests_in_flight"
 BUCKETS = "slipway_request_duration_seconds_bucket"
 SHADOWS = "slipway_shadow_comparisons_total"
+QUEUE_COUNT = "slipway_queue_duration_seconds_count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,28 @@ class PodMetrics:
         ended, span = self.rate(REQUESTS, pace), self.span(pace)
         if not ended.ok or span is None:
             return ended
+        doubt = self._doubt_of_arrivals(pace)
         grown = 0.0
         for trace in self.named(IN_FLIGHT):
             samples = finite(trace.samples)
             before = bisect_right(samples, (span[0], math.inf)) - 1
             if samples and before >= 0:
                 grown += samples[-1][1] - samples[before][1]
-        return Sample(max(0.0, ended.value + grown / (span[1] - span[0])), Quality.OK, ended.at)
+        quality = Quality.PARTIAL if doubt else Quality.OK
+        return Sample(max(0.0, ended.value + grown / (span[1] - span[0])), quality, ended.at, doubt)
+
+    def counts(self, name: str, pace: Pace) -> bool:
+        """Whether the newest scrapes hold a counter, so that it can be told from one that was lost on the way."""
+        return any(pace.now - trace.newest[0] <= pace.patience for trace in self.named(name))
+
+    def _doubt_of_arrivals(self, pace: Pace) -> str:
+        """Why requests that ended may not be all that came; empty while nothing speaks against it."""
+        in_flight = self.gauge(IN_FLIGHT, pace)
+        if in_flight.quality in {Quality.INVALID, Quality.STALE}:
+            return in_flight.reason
+        if not self.counts(REQUESTS, pace) and self.gained(QUEUE_COUNT, pace).value > 0:
+            return f"{self.pod} takes requests and exports no {REQUESTS}"
+        return ""
 
     def within(self, trace: Trace, pace: Pace) -> Iterator[Increase]:
         """A counter's increases within the rate window."""

@@ -7,7 +7,7 @@ from slipway.api.samples import MISSING, Quality, RevisionMetrics, Sample
 from slipway.api.timestamps import whole_second
 from slipway.metrics.gpu import PodGpu
 from slipway.metrics.merging import largest, mean, merge, total
-from slipway.metrics.pods import BUCKETS, IN_FLIGHT, REQUESTS, Pace, PodMetrics, bucket_bound
+from slipway.metrics.pods import BUCKETS, IN_FLIGHT, QUEUE_COUNT, REQUESTS, Pace, PodMetrics, bucket_bound
 from slipway.metrics.presets import CACHE_USAGE
 from slipway.metrics.quantiles import quantile
 
@@ -16,7 +16,6 @@ __all__ = ["revision_metrics"]
 NO_GPU = PodGpu()
 BUSY = "slipway_executor_busy_seconds_total"
 QUEUE_SUM = "slipway_queue_duration_seconds_sum"
-QUEUE_COUNT = "slipway_queue_duration_seconds_count"
 QUEUE_DEPTH = "slipway_queue_depth"
 
 
@@ -50,7 +49,7 @@ def revision_metrics(
         queue_time=_queue_time(fresh, silent, pace),
         gpu_utilization=utilization,
         gpu_source=source,
-        gpu_exported=any(pod.pod in gpus for pod in fresh),
+        gpu_exported=any(gpus[pod.pod].tells for pod in fresh if pod.pod in gpus),
         gpu_memory=merge((_memory(pod, gpus, pace) for pod in fresh), largest, silent),
         reporting_pods=frozenset(pod.pod for pod in fresh),
         pod_loads=_loads(fresh, pace),
@@ -142,14 +141,22 @@ def _error_rate(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -
 
 def _queue_time(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -> Sample:
     """Mean wait in seconds; 0 where servers are alive and nothing was queued."""
-    exporting = [pod for pod in pods if next(pod.named(QUEUE_COUNT), None) is not None]
-    if not exporting:
+    if not any(next(pod.named(QUEUE_COUNT), None) for pod in pods):
         return replace(MISSING, reason=f"no pod exports {QUEUE_COUNT}")
-    waits = merge((pod.gained(QUEUE_COUNT, pace) for pod in exporting), total, silent)
-    seconds = merge((pod.gained(QUEUE_SUM, pace) for pod in exporting), total, silent)
+    waits = merge((_companion(pod, QUEUE_COUNT, REQUESTS, pace) for pod in pods), total, silent)
+    seconds = merge((_companion(pod, QUEUE_SUM, QUEUE_COUNT, pace) for pod in pods), total, silent)
     if waits.quality not in {Quality.OK, Quality.PARTIAL} or not waits.value:
         return waits
-    return replace(seconds, value=seconds.value / waits.value)
+    worse = waits if seconds.ok else seconds
+    return replace(worse, value=seconds.value / waits.value)
+
+
+def _companion(pod: PodMetrics, name: str, other: str, pace: Pace) -> Sample:
+    """What a counter gained; stale where its pod does not export it, though another says that it has to grow."""
+    gained = pod.gained(name, pace)
+    if gained.ok and not pod.counts(name, pace) and pod.gained(other, pace).value > 0:
+        return Sample(0.0, Quality.STALE, gained.at, f"{pod.pod} exports {other} and no {name}")
+    return gained
 
 
 def _p99(pods: Sequence[PodMetrics], silent: Sequence[str], pace: Pace) -> Sample:

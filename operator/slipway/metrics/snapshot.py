@@ -82,7 +82,7 @@ def read_answers(answers: Answers, now: float, rate_window: float, scrape_interv
         }
         for revision, found in counting.items():
             own = revisions.get(revision) or RevisionMetrics(revision)
-            revisions[revision] = by_mesh(own, found, pace)
+            revisions[revision] = by_mesh(own, found, {pod for _, pod in down}, pace)
         views[namespace, model] = MetricsView(now, True, "", interval, revisions)
     return Snapshot(now, True, "", scrape_interval, views, _gateway(answers.gateway))
 

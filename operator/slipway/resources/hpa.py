@@ -96,4 +96,4 @@ def _tolerance(scaling: Autoscaling) -> dict[str, Any]:
 
 def _quantity(number: float) -> str:
     """In the API server's own spelling, so that what is read back is what was written."""
-    return f"{number:.0f}" if number == int(number) else f"{round(1000 * number)}m"
+    return f"{number:.0f}" if number == int(number) else f"{max(1, round(1000 * number))}m"

@@ -28,9 +28,13 @@ def covered(request: ScalingRequest) -> ScalingRequest:
         return request
     ready = request.view.ready
     reason = f"{len(unseen)} of {ready} ready pods are not scraped, such as {unseen[0]}"
+    metrics = _marked(request.metrics, reason)
+    # A mean over some is a lower bound for all only if the others count as idle.
+    seen = len(reporting) / (len(reporting) + len(unseen))
+    utilization = replace(metrics.gpu_utilization, value=seen * metrics.gpu_utilization.value)
     return replace(
         request,
-        metrics=_marked(request.metrics, reason),
+        metrics=replace(metrics, gpu_utilization=utilization),
         total_arrivals=_partial(request.total_arrivals, reason),
     )
 

@@ -74,7 +74,7 @@ def demand_of(request: ScalingRequest, slow_start: float) -> Demand:
 def _follow(trend: DemandTrend, rate: float, horizon: float, now: float) -> tuple[DemandTrend, float]:
     """Holt's linear smoothing with the time between updates as it comes; returns the trend and the rate expected."""
     at = parse_time(trend.at)
-    if at is None or trend.level is None or trend.slope is None or now - at > TREND_FORGOTTEN:
+    if at is None or trend.level is None or trend.slope is None or abs(now - at) > TREND_FORGOTTEN:
         return _remember(rate, 0.0, now), rate
     level, slope = trend.level.number, trend.slope.number
     elapsed = now - at

@@ -7,7 +7,6 @@ learned moves slowly, counts nothing while pods start, and says in every decisio
 from dataclasses import replace
 
 from slipway.api.autoscaling import Autoscaling
-from slipway.api.samples import Quality
 from slipway.api.scalars import DecimalString
 from slipway.api.status import LearnedCapacity, VersionStatus
 from slipway.api.timestamps import format_time, parse_time
@@ -34,9 +33,9 @@ def learned_capacity(request: ScalingRequest, fleet: Fleet) -> LearnedCapacity:
     known = request.entry.capacity
     at = parse_time(known.at)
     served = request.metrics.served
-    if not (_saturated(request) and fleet.settled and served.ok and served.value > 0):
+    if not (_saturated(request, fleet) and fleet.settled and served.ok and served.value > 0):
         return known
-    if at is not None and request.now - at < INTERVAL:
+    if at is not None and abs(request.now - at) < INTERVAL:
         return known
     seen = served.value / fleet.ready
     if known.qps_per_replica is not None:
@@ -81,8 +80,8 @@ def with_learned_target(request: ScalingRequest) -> ScalingRequest:
     return replace(request, autoscaling=scaling, target_learned=True)
 
 
-def _saturated(request: ScalingRequest) -> bool:
-    """Requests wait, longer than they should, whatever GPUs say."""
+def _saturated(request: ScalingRequest, fleet: Fleet) -> bool:
+    """Requests wait, longer than they should, whatever GPUs say; one busy replica among idle ones is no saturation."""
     depth, wait = request.metrics.queue_depth, request.metrics.queue_time
     limit = request.autoscaling.queue_time.upper.seconds or SATURATED_WAIT
-    return depth.quality is Quality.OK and depth.value > 0 and wait.quality is Quality.OK and wait.value > limit
+    return depth.ok and depth.value >= fleet.ready and wait.ok and wait.value > limit

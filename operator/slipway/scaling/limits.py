@@ -165,6 +165,9 @@ def _bounded(request: ScalingRequest, chosen: Step, bounds: Bounds) -> Step:
 
 
 def _cooled_at(request: ScalingRequest) -> float:
-    """When the cooldown after the last change is over, in seconds since the epoch."""
-    scaled_at = parse_time(request.entry.scaled_at)
-    return 0.0 if scaled_at is None else scaled_at + request.autoscaling.cooldown.seconds
+    """When the cooldown after the last change is over, in seconds since the epoch.
+
+    A change later than a cooldown from now was dated by a wrong clock and says nothing.
+    """
+    scaled_at, cooldown = parse_time(request.entry.scaled_at), request.autoscaling.cooldown.seconds
+    return 0.0 if scaled_at is None or scaled_at > request.now + cooldown else scaled_at + cooldown

@@ -98,6 +98,9 @@ def _needs_of_demand(target: float, origin: str, queue_depth: Sample, demand: De
         text = f"{message}, and {queue_depth.value:.4g} requests waiting"
         drained = needed + queue_depth.value / DRAIN_SECONDS / target
         needs.append(Need("backlog", demand.quality, drained, ScalingReason.SCALED_UP_BACKLOG, text, detail))
+    if queue_depth.quality not in (Quality.OK, Quality.MISSING):
+        doubt = f"backlog: {queue_depth.reason or queue_depth.quality.lower()}"
+        needs.append(Need("backlog", queue_depth.quality, None, ScalingReason.SCALED_UP_BACKLOG, doubt, doubt))
     return needs
 
 

@@ -1,7 +1,8 @@
 """The stabilisation window: replicas are removed only when load has needed fewer for all of it.
 
 Only plans below the present number are remembered, so a steady load leaves nothing in status. A plan at or above it,
-unknown demand or a gap in the record starts the window anew; a restarted operator goes on where the record ends.
+unknown demand or a gap in the record starts the window anew, and so does one that a wrong clock wrote into the future;
+a restarted operator goes on where the record ends.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ class Window:
 
     def _within(self, now: float) -> Sequence[PlanSample]:
         """Plans that still count: those of the window, and the last one before it, which shows that it is covered."""
-        if self.plans and now - _at(self.plans[-1]) > max(LARGEST_GAP, 3 * self._grain):
+        if self.plans and abs(now - _at(self.plans[-1])) > max(LARGEST_GAP, 3 * self._grain):
             return []
         oldest = now - self.length - self._grain
         before = [plan for plan in self.plans if _at(plan) < oldest]

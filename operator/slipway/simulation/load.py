@@ -9,11 +9,15 @@ from pathlib import Path
 
 from slipway.api.errors import SlipwayError
 
-__all__ = ["Load", "load_of_points", "read_load"]
+__all__ = ["MOST", "Load", "load_of_points", "read_load"]
 
 TIME_COLUMNS = ("timestamp", "time", "t", "at", "seconds")
 RATE_COLUMNS = ("rate", "qps", "rps", "requests_per_second", "value")
 COUNT_COLUMNS = ("requests", "count")
+MOST = 1e9
+"""Requests per second or row; nobody has more, and sums stay exact."""
+LATEST = 1e11
+"""Seconds since the epoch, in the year 5138; numbers beyond are milliseconds."""
 LONGEST = 14 * 86400
 """Seconds; a longer trace is cut up by whoever has it."""
 
@@ -45,7 +49,8 @@ def read_load(path: Path) -> Load:
 
     The first line names the columns. One column is the time (``timestamp``, ``time``, ``t``: seconds or ISO 8601).
     With a column ``rate``, ``qps`` or ``rps`` each row is a rate that holds until the next row, with ``requests`` or
-    ``count`` a number of requests spread until the next row; without either, each row is one arrival.
+    ``count`` a number of requests spread until the next row; without either, each row is one arrival. Counts of rows
+    with the same time are added up, of rates the highest is taken.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -80,8 +85,10 @@ def _rates(columns: Mapping[str, str], rows: Iterator[Mapping[str, str]], path: 
             points.append((_seconds(row[time]), float(row[value]) if value else 1.0))
         except (ValueError, TypeError) as error:
             raise SlipwayError(f"{path}, line {number}: {error}") from error
-        if not (math.isfinite(points[-1][1]) and points[-1][1] >= 0):
+        if not 0 <= points[-1][1] <= MOST:
             raise SlipwayError(f"{path}, line {number}: {points[-1][1]} is no number of requests")
+        if not abs(points[-1][0]) <= LATEST:
+            raise SlipwayError(f"{path}, line {number}: {row[time]} is no time in seconds or ISO 8601")
     if not points:
         return []
     points.sort()
@@ -89,7 +96,16 @@ def _rates(columns: Mapping[str, str], rows: Iterator[Mapping[str, str]], path: 
         raise SlipwayError(f"{path} is longer than {LONGEST // 86400} days; cut it into parts")
     if value is None:
         return _of_arrivals(points)
-    return _of_spans(points, lambda amount, span: amount if rate else amount / span)
+    if rate:
+        return _of_spans(points, lambda amount, _: amount)
+    return _of_spans(_added(points), lambda amount, span: amount / span)
+
+
+def _added(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    amounts: dict[float, float] = {}
+    for at, amount in points:
+        amounts[at] = amounts.get(at, 0.0) + amount
+    return list(amounts.items())
 
 
 def _of_arrivals(points: Sequence[tuple[float, float]]) -> list[float]:
@@ -103,7 +119,8 @@ def _of_arrivals(points: Sequence[tuple[float, float]]) -> list[float]:
 def _of_spans(points: Sequence[tuple[float, float]], rate: Callable[[float, float], float]) -> list[float]:
     begin = points[0][0]
     rates: list[float] = []
-    last = points[1][0] - points[0][0] if len(points) > 1 else 1.0
+    # The last row lasts as long as the first, which is all that a trace says about it.
+    last = next((at - begin for at, _ in points if at > begin), 1.0)
     ends = [at for at, _ in points[1:]] + [points[-1][0] + last]
     for (at, amount), end in zip(points, ends, strict=True):
         span = end - at

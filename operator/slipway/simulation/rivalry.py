@@ -23,7 +23,7 @@ RIVALS: Mapping[str, Build] = {
 
 def chosen_rivals(text: str) -> tuple[str, ...]:
     """Names from ``hpa,keda,kpa``; raises SlipwayError for others."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in RIVALS]
     if unknown:
         raise SlipwayError(f"--against: {', '.join(unknown)} is not among {', '.join(RIVALS)}")
