@@ -81,6 +81,16 @@ MATRIX: Mapping[str, Mapping[str, Any]] = {
             "receiverPorts": [8443],
         },
     },
+    "two in some namespaces": {
+        "replicas": 2,
+        "watchNamespaces": ["nlp"],
+        "gatewayApi": {"enabled": True},
+        "keda": {"enabled": True},
+        "web": {"enabled": True, "expose": True},
+        "networkPolicy": {"enabled": True},
+        "monitoring": {"operator": "PodMonitor", "rules": True},
+    },
+    "policies for nobody in particular": {"istio": {"policies": True}, "replicas": 0},
     "another name": {"fullnameOverride": "models-operator", "affinity": {"nodeAffinity": {}}},
 }
 

@@ -1,6 +1,7 @@
 """The chart renders what Kubernetes accepts, and refuses values that it does not know."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import kubernetes_validate
@@ -14,6 +15,9 @@ from tests.resources.rendering import canary, raw_spec, render
 VERSIONS = ("1.30", "1.33", "1.36")
 FOREIGN = "monitoring.coreos.com/"
 """Kinds whose schema Kubernetes does not have."""
+MESH = ("istio.io", "gateway.networking.k8s.io")
+"""The same, of what the operator makes; tests/istio_wire and tests/integration hand these to their own definitions."""
+SERVES_ITSELF = ("slipway", "compared", "by ", "guarded", "scaled")
 
 
 def test_helm_lint_is_content() -> None:
@@ -41,12 +45,72 @@ def test_the_operators_pod_is_restricted(name: str) -> None:
     assert spec["automountServiceAccountToken"] is False
 
 
-def test_model_pods_are_restricted() -> None:
-    spec = raw_spec()
-    objects = render(spec, canary(spec))
-    pods = [obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] == "Deployment"]
-    assert pods
-    assert [list(violations(pod)) for pod in pods] == [[] for _ in pods]
+S3 = {"name": "v1", "uri": "s3://models/v1", "storageSecret": "s3"}
+GPU = {"limits": {"nvidia.com/gpu": "1"}}
+MODELS: Mapping[str, dict[str, Any]] = {
+    "slipway": {},
+    "slipway on GPUs": {"runtime": {"device": "cuda", "resources": GPU, "instances": 2}},
+    "slipway from a bucket": {"versions": [S3, {**S3, "name": "v2"}]},
+    "slipway with goldens": {"versions": [{**S3, "goldens": {"configMap": "g"}}, {**S3, "name": "v2"}]},
+    "triton": {"runtime": {"engine": "triton", "resources": GPU}},
+    "triton from a bucket": {"runtime": {"engine": "triton"}, "versions": [S3, {**S3, "name": "v2"}]},
+    "vllm": {"runtime": {"engine": "vllm", "resources": GPU}},
+    "custom": {"runtime": {"engine": "custom", "image": "ours/server:1"}},
+    "custom with a volume": {
+        "runtime": {
+            "engine": "custom",
+            "image": "ours/server:1",
+            "podTemplate": {"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}},
+        }
+    },
+    "compared in the shadow": {"rollout": {"strategy": "Shadow", "shadow": {"percent": 10}}},
+    "by the Gateway API": {"traffic": {"provider": "gateway-api"}},
+    "guarded": {
+        "traffic": {
+            "auth": {"jwt": {"issuer": "https://i.example", "jwksUri": "https://i.example/keys"}},
+            "resilience": {"rateLimit": {"requestsPerSecond": 10}},
+        }
+    },
+    "scaled by Kubernetes": {"autoscaling": {"mode": "HPA", "maxReplicas": 4}},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_pods_are_restricted(name: str) -> None:
+    spec = raw_spec(**MODELS[name])
+    pods = [obj["spec"]["template"]["spec"] for obj in render(spec, canary(spec)) if obj["kind"] == "Deployment"]
+    assert len(pods) == 2
+    assert [list(violations(pod)) for pod in pods] == [[], []]
+    assert not any(pod["automountServiceAccountToken"] for pod in pods)
+    containers = [one for pod in pods for one in (*pod.get("initContainers", ()), *pod["containers"])]
+    assert len(containers) == (2 if name.startswith(SERVES_ITSELF) else 4), "the others have their models brought"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", MODELS)
+def test_everything_of_a_model_is_valid(name: str, version: str) -> None:
+    spec = raw_spec(**MODELS[name])
+    native = [obj for obj in render(spec, canary(spec)) if not obj["apiVersion"].partition("/")[0].endswith(MESH)]
+    assert {obj["kind"] for obj in native} >= {"Deployment", "Service", "PodDisruptionBudget", "ControllerRevision"}
+    for obj in native:
+        kubernetes_validate.validate(obj, version, strict=True)
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1), (3, 1)])
+def test_a_budget_keeps_one_of_several_operators(replicas: int, budgets: int) -> None:
+    found = of_kind(rendered({"replicas": replicas}), "PodDisruptionBudget")
+    assert [obj["spec"]["maxUnavailable"] for obj in found] == [1] * budgets
+    spec = deployment({"replicas": replicas})["spec"]
+    assert {"--lease-name=slipway", "--lease-namespace=slipway-system"} <= set(
+        spec["template"]["spec"]["containers"][0]["args"]
+    )
+    assert all(obj["spec"]["selector"] == spec["selector"] for obj in found)
+
+
+def test_what_is_not_restricted_is_found() -> None:
+    spec = raw_spec(runtime={"podTemplate": {"spec": {"hostNetwork": True, "securityContext": {"runAsUser": 0}}}})
+    pods = [obj["spec"]["template"]["spec"] for obj in render(spec, canary(spec)) if obj["kind"] == "Deployment"]
+    assert all({"hostNetwork", "server: runAsUser=0"} <= set(violations(pod)) for pod in pods)
 
 
 @pytest.mark.parametrize(
