@@ -133,8 +133,9 @@ def _named(commands: _Subcommands, name: str, text: str) -> argparse.ArgumentPar
 
 
 def _add_namespace(parser: argparse.ArgumentParser) -> None:
-    """The namespace may stand after the command as well; unset there, what stood before it is kept."""
-    parser.add_argument("-n", "--namespace", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    """Where to may stand after the command as well; unset there, what stood before it is kept."""
+    for flags in (("-n", "--namespace"), ("--kubeconfig",)):
+        parser.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _run(parsed: argparse.Namespace) -> int:

@@ -3,13 +3,11 @@
 import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import yaml
 
-from slipway.api.errors import SlipwayError
 from slipway.api.schema import PlainDumper
+from slipway.cli.documents import documents_of, shown
 from slipway.conversion import Conversion, Converted, Finding
 from slipway.conversion import convert as converted
 
@@ -25,12 +23,11 @@ def convert(filename: str, *, strict: bool = False) -> int:
     Returns 1 when an object could not be converted at all, 2 with ``strict`` when anything was lost or changed its
     meaning, else 0.
     """
-    conversion = converted(_documents(filename))
+    conversion = converted(documents_of(filename))
     print(written(conversion), end="")
-    shown = sys.stdin.name if filename == "-" else filename
     for document in conversion.documents:
         for finding in document.findings:
-            print(f"{shown}: {document.title}: {_line(finding)}", file=sys.stderr)
+            print(f"{shown(filename)}: {document.title}: {_line(finding)}", file=sys.stderr)
     made = len(conversion.objects)
     print(f"{made} converted, {sum(document.failed for document in conversion.documents)} failed", file=sys.stderr)
     if strict and not conversion.complete:
@@ -64,13 +61,3 @@ def _account(document: Converted) -> Iterator[str]:
 def _line(finding: Finding) -> str:
     where = f"{finding.path}: " if finding.path else ""
     return f"{finding.severity.value}: {where}{finding.message}"
-
-
-def _documents(filename: str) -> list[Any]:
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-        return list(yaml.safe_load_all(text))
-    except OSError as error:
-        raise SlipwayError(f"cannot read {filename}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise SlipwayError(f"{filename} is no YAML: {error}") from error

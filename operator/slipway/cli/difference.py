@@ -15,9 +15,8 @@ from slipway.api.revisions import revision_of
 from slipway.api.rollout import Strategy
 from slipway.api.schema import PlainDumper
 from slipway.api.spec import ModelDeploymentSpec
-from slipway.api.validation import validate
 from slipway.cli.cluster import connected, current_namespace
-from slipway.cli.render import documents_of
+from slipway.cli.documents import examined, model_deployments
 from slipway.kube.client import Client
 from slipway.kube.failures import NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT
@@ -61,8 +60,8 @@ def diff(filename: str, namespace: str, output: str) -> int:
 async def _changes(filename: str, namespace: str) -> list[Change]:
     changes = []
     async with connected() as client:
-        for obj in documents_of(filename):
-            outcome = validate(obj)
+        for obj in model_deployments(filename):
+            outcome = examined(obj)
             if outcome.spec is None:
                 raise spec_error(outcome.problems)
             place = namespace or str(obj["metadata"].get("namespace") or "") or current_namespace()

@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from slipway.api.schema import PlainDumper
-from slipway.api.validation import validate
-from slipway.cli.render import documents_of
+from slipway.cli.documents import examined, model_deployments
 
 __all__ = ["Finding", "findings", "lint"]
 
@@ -33,7 +32,7 @@ def lint(filenames: Iterable[str], *, output: str = "text", strict: bool = False
     found: list[Finding] = []
     count = 0
     for filename in filenames:
-        for obj in documents_of(filename):
+        for obj in model_deployments(filename):
             count += 1
             found += findings(filename, obj)
     bad = [item for item in found if strict or item.severity == "error"]
@@ -51,8 +50,9 @@ def lint(filenames: Iterable[str], *, output: str = "text", strict: bool = False
 
 def findings(filename: str, obj: Mapping[str, Any]) -> list[Finding]:
     """What is wrong with one object."""
-    outcome = validate(obj)
-    name = str((obj.get("metadata") or {}).get("name") or "unnamed")
+    outcome = examined(obj)
+    metadata = obj.get("metadata")
+    name = str((metadata.get("name") if isinstance(metadata, Mapping) else "") or "unnamed")
     return [
         Finding(filename, name, severity, problem.field, problem.reason, problem.message)
         for severity, problems in (("error", outcome.problems), ("warning", outcome.warnings))

@@ -2,23 +2,22 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from slipway.api.autoscaling import ScalingMode
-from slipway.api.errors import InvalidSpecError, SlipwayError, spec_error
+from slipway.api.errors import InvalidSpecError, spec_error
 from slipway.api.revisions import Revision, revision_of
 from slipway.api.schema import PlainDumper
-from slipway.api.spec import KIND, ModelDeploymentSpec
+from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role, VersionStatus, VersionWeight
-from slipway.api.validation import validate
+from slipway.cli.documents import examined, model_deployments
 from slipway.resources import Identity, RenderOptions, desired
 
-__all__ = ["Moment", "documents_of", "render", "rendered"]
+__all__ = ["Moment", "render", "rendered"]
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 
@@ -37,8 +36,8 @@ def render(parsed: argparse.Namespace) -> int:
     options = RenderOptions(runtime_image=parsed.runtime_image, cluster_domain=parsed.cluster_domain)
     moment = Moment(parsed.candidate, parsed.weight)
     objects: list[dict[str, Any]] = []
-    for obj in documents_of(parsed.filename):
-        for warning in validate(obj).warnings:
+    for obj in model_deployments(parsed.filename):
+        for warning in examined(obj).warnings:
             print(f"warning: {warning}", file=sys.stderr)
         objects += rendered(obj, parsed.namespace, moment, options)
     print(yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120), end="")
@@ -49,13 +48,11 @@ def rendered(
     obj: Mapping[str, Any], namespace: str, moment: Moment, options: RenderOptions
 ) -> tuple[dict[str, Any], ...]:
     """The objects of one ModelDeployment; raises SlipwayError for a spec that is not valid."""
-    outcome = validate(obj)
+    outcome = examined(obj)
     if outcome.spec is None:
         raise spec_error(outcome.problems)
-    metadata = obj.get("metadata") or {}
-    name = str(metadata.get("name") or "")
-    if not name:
-        raise InvalidSpecError("metadata.name: is required")
+    metadata = obj["metadata"]
+    name = metadata["name"]
     place = namespace or metadata.get("namespace") or "default"
     identity = Identity(name, place, str(metadata.get("uid") or UNKNOWN_UID))
     live = _live(name, obj["spec"], outcome.spec, moment)
@@ -96,26 +93,3 @@ def _live(
         )
         live.append((entry, revision))
     return live
-
-
-def documents_of(filename: str) -> list[Mapping[str, Any]]:
-    """The ModelDeployments of a file, ``-`` for standard input; raises SlipwayError where there is none."""
-    return list(_documents(sys.stdin.read() if filename == "-" else _read(Path(filename))))
-
-
-def _documents(text: str) -> Iterator[Mapping[str, Any]]:
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise SlipwayError(f"no YAML: {error}") from error
-    found = [item for item in documents if isinstance(item, Mapping) and item.get("kind") == KIND]
-    if not found:
-        raise SlipwayError(f"there is no {KIND} in the file")
-    yield from found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise SlipwayError(f"{path}: {error.strerror}") from error

@@ -14,9 +14,8 @@ from slipway.api.autoscaling import ScalingMode
 from slipway.api.errors import InvalidSpecError, SlipwayError, spec_error
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.timestamps import parse_time
-from slipway.api.validation import validate
 from slipway.cli.columns import indented, table
-from slipway.cli.render import documents_of
+from slipway.cli.documents import examined, model_deployments
 from slipway.simulation.load import MOST, Load, load_of_points, read_load
 from slipway.simulation.replay import Conditions, Result, replay
 from slipway.simulation.report import HEAD, rows, write_csv, write_picture
@@ -70,7 +69,7 @@ def _count(text: str) -> int:
 
 def simulate(parsed: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
-    obj = documents_of(parsed.filename)[0]
+    obj = model_deployments(parsed.filename)[0]
     spec = _spec_of(obj)
     load = _load(parsed, obj).scaled(parsed.scale)
     conditions = _conditions(parsed, spec, load)
@@ -107,7 +106,7 @@ def _write(results: list[Result], load: Load, folder: Path) -> None:
 
 
 def _spec_of(obj: Mapping[str, Any]) -> ModelDeploymentSpec:
-    outcome = validate(obj)
+    outcome = examined(obj)
     if outcome.spec is None:
         raise spec_error(outcome.problems)
     for warning in outcome.warnings:

@@ -12,6 +12,7 @@ from slipway.conversion.ledger import Finding, Ledger, NotConvertibleError, Seve
 __all__ = ["Conversion", "Converted", "convert"]
 
 _BLOCKS = ("versions", "runtime", "traffic", "rollout", "autoscaling", "replicas")
+_API_VERSIONS = {"InferenceService": "serving.kserve.io/v1beta1", "Deployment": "apps/v1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
         elif isinstance(document, Mapping):
             yield document
         elif document is not None:
-            yield {"kind": "no object"}
+            yield {"kind": "something that is no object"}
 
 
 def _kind(obj: Mapping[str, Any]) -> str:
@@ -155,4 +156,7 @@ def _left(obj: Mapping[str, Any]) -> Converted:
     message = "is none of the kinds that are converted; apply it as it is, if it is still needed"
     if _kind(obj) == "HorizontalPodAutoscaler":
         message = "its Deployment is not in the input"
+    elif _kind(obj) in _API_VERSIONS:
+        version = obj.get("apiVersion")
+        message = f"apiVersion must be {_API_VERSIONS[_kind(obj)]}{f', not {version}' if version else ''}"
     return Converted(_kind(obj), _name(obj), (Finding("", Severity.DROPPED, message),))
