@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload bench-operator generate manifests docs clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload bench-operator soak generate manifests docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ bench-reload: setup ## Reload a model under load, again and again, and drain: fa
 
 bench-operator: setup ## Create and roll out 1,000 ModelDeployments beside a bare client (hollow pods, 15 minutes)
 	@$(BIN)/python -m e2e.bench.operator_load $(BENCH_ARGS)
+
+soak: setup ## Random edits and faults under load, with invariants checked all the time (a sandbox, 30 minutes)
+	@$(BIN)/python -m e2e.soak $(SOAK_ARGS)
 
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
