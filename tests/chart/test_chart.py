@@ -49,7 +49,7 @@ S3 = {"name": "v1", "uri": "s3://models/v1", "storageSecret": "s3"}
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
 MODELS: Mapping[str, dict[str, Any]] = {
     "slipway": {},
-    "slipway on GPUs": {"runtime": {"device": "cuda", "resources": GPU, "instances": 2}},
+    "slipway on GPUs": {"runtime": {"device": "cuda", "resources": GPU}},
     "slipway from a bucket": {"versions": [S3, {**S3, "name": "v2"}]},
     "slipway with goldens": {"versions": [{**S3, "goldens": {"configMap": "g"}}, {**S3, "name": "v2"}]},
     "triton": {"runtime": {"engine": "triton", "resources": GPU}},
