@@ -140,17 +140,21 @@ async def test_install_upgrade_uninstall_and_install_again(bench: Bench) -> None
     assert (await bench.get(VIRTUAL_SERVICES, "m"))["spec"] == route["spec"]
     assert (await bench.status("m"))["rollouts"] == status["rollouts"]
 
+    await _half_of_a_rollout(bench)
+    before, route = await pod_names(bench), await bench.get(VIRTUAL_SERVICES, "m")
     await helm(running, "uninstall", "slipway", "--wait", "--timeout", "60s")
     assert await bench.client.find(DEPLOYMENTS, HOME, "slipway") is None
     assert await bench.client.find(CUSTOM_RESOURCE_DEFINITIONS, None, "modeldeployments.slipway.dev") is not None
-    assert await pod_names(bench) == before, "models go on serving without the operator"
-    assert await bench.infer("m") == (200, "v2")
-
-    await helm(running, "install", "slipway", str(CHART), *values(running))
-    await installed(bench)
-    await _looked_at(bench, "m")
-    assert await pod_names(bench) == before
-    assert await bench.infer("m") == (200, "v2")
+    async with bench.load("m") as answers:
+        await helm(running, "install", "slipway", str(CHART), *values(running))
+        await installed(bench)
+        await _looked_at(bench, "m")
+        assert await pod_names(bench) == before, "models go on serving without the operator"
+        assert (await bench.get(VIRTUAL_SERVICES, "m"))["spec"] == route["spec"]
+        await bench.act("m", "Promote")
+        await bench.finished("m", "v3", "Promoted")
+    assert [answer for answer in answers if answer.code != 200] == []
+    assert {answer.version for answer in answers} == {"v2", "v3"}
     await bench.delete(MODEL_DEPLOYMENTS, "m")
 
     async def gone() -> bool:
@@ -178,6 +182,13 @@ async def _a_whole_rollout(bench: Bench) -> None:
     assert (status, text) == (0, ""), "what was applied stays as it was applied"
 
 
+async def _half_of_a_rollout(bench: Bench) -> None:
+    """v3 has half of the requests and waits for a person."""
+    steps = {"rollout": {"steps": [{"weight": 50, "pause": {}}]}}
+    await bench.apply(bench.declare("m", bench.version("v2", "good-2"), bench.version("v3"), serve="v3", **steps))
+    await bench.until("m", "v3 waits at 50 %", lambda s: (s.get("phase"), s.get("weight")) == ("Paused", 50), SLOW)
+
+
 async def _replaced(bench: Bench, argument: str) -> None:
     """Wait until only pods of the operator's newest Deployment are left."""
 
@@ -197,7 +208,7 @@ async def _looked_at(bench: Bench, name: str) -> None:
     await bench.until(
         name,
         "the operator looks again",
-        lambda s: s.get("observedGeneration") == generation and condition(s, "Ready").get("status") == "True",
+        lambda s: s.get("observedGeneration") == generation and condition(s, "Available").get("status") == "True",
     )
 
 
