@@ -159,7 +159,8 @@ def _filled(schema: dict[str, Any], path: str) -> Any:
             return [_filled(schema["items"], f"{path}[]")]
         case "string":
             pattern = schema.get("pattern", "")
-            return next((sample for part, sample in PATTERNS.items() if part in pattern), "vv")
+            text = "2026-01-01T00:00:00Z" if path.startswith("status") else "vv"
+            return next((sample for part, sample in PATTERNS.items() if part in pattern), text)
         case "boolean":
             return True
         case "integer":

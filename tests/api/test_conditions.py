@@ -7,7 +7,7 @@ NOW = 1_800_000_000.0
 
 def ready(status: str, reason: str = "R", message: str = "") -> Condition:
     return Condition(
-        type=ConditionType.READY, status=status, reason=reason, message=message, last_transition_time="ignored"
+        type=ConditionType.READY, status=status, reason=reason, message=message, last_transition_time=""
     )
 
 

@@ -1,6 +1,7 @@
 """ModelDeployments made from the CRD's own schema: of every shape that it allows, with contents that mean harm."""
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -74,6 +75,9 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     ),
 }
 """By the name of a field: values somebody may write there, good and bad."""
+MOMENTS = ("", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00.5Z", "9999-12-31T23:59:59Z", "1970-01-01", "now")
+MOMENT = re.compile("^at$|(At|Time|evidenceFrom|window|deadline)$")
+"""Names of fields of status that hold times."""
 
 
 _DIGITS = "9" * 31
@@ -114,6 +118,8 @@ class Author:
     dice: Random
     fill: float = 0.25
     """Share of the optional fields that are written."""
+    readable: bool = False
+    """Whether times are times and numbers finite."""
 
     def anything(self, schema: Mapping[str, Any], name: str = "") -> Any:
         """A value for the field called ``name``."""
@@ -178,8 +184,11 @@ class Author:
         if name == "uri" and self.dice.random() < 0.8:
             return str(self.dice.choice(PLAUSIBLE["uri"]))
         if "pattern" in schema:
-            return self.dice.choice([text for text in MATCHING[schema["pattern"]] if least <= len(text) <= longest])
+            texts = [text for text in MATCHING[schema["pattern"]] if least <= len(text) <= longest]
+            return self.dice.choice([text for text in texts if not self.readable or text != "1e999"])
         chance = self.dice.random()
+        if MOMENT.search(name) and (self.readable or chance < 0.95):
+            return self.dice.choice(MOMENTS[:-1] if self.readable else MOMENTS)
         if name in PLAUSIBLE and chance < 0.7:
             return str(self.dice.choice(PLAUSIBLE[name]))
         text = self.dice.choice(("a", "x" * longest)) if chance < 0.2 else self.hostile()[:longest]

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from slipway.api.rollout import Strategy
-from slipway.api.scalars import DecimalString
 from slipway.api.states import ActionResult, ConditionType, Outcome, Phase, Role, Stage, Verb, Verdict
+from slipway.api.status_values import Number, Timestamp, cut
 from slipway.api.wire import WireModel, keyed_by
 
 __all__ = [
@@ -41,10 +41,6 @@ __all__ = [
 ]
 
 
-Timestamp = str
-"""RFC 3339 in UTC with microseconds, as :func:`slipway.api.timestamps.format_time` writes it; empty where unset."""
-
-
 class VersionWeight(WireModel):
     """A revision's share of traffic, in per cent."""
 
@@ -52,7 +48,7 @@ class VersionWeight(WireModel):
     """What the operator wants."""
     applied: int = Field(default=0, ge=0, le=100)
     """What the router holds, read back."""
-    observed: DecimalString | None = None
+    observed: Number | None = None
     """What request counts show."""
 
 
@@ -72,9 +68,9 @@ class ColdStart(WireModel):
 class DemandTrend(WireModel):
     """Smoothed demand and its slope, kept for the forecast while starts are slow."""
 
-    level: DecimalString | None = None
+    level: Number | None = None
     """Requests per second."""
-    slope: DecimalString | None = None
+    slope: Number | None = None
     """Requests per second gained in each second."""
     at: Timestamp = ""
     """When they were last brought up to date."""
@@ -83,7 +79,7 @@ class DemandTrend(WireModel):
 class LearnedCapacity(WireModel):
     """What a replica was seen to do when all were saturated; stands in where qps.target is unset."""
 
-    qps_per_replica: DecimalString | None = None
+    qps_per_replica: Number | None = None
     """Requests per second answered by one replica."""
     intervals: int = 0
     """Saturated intervals seen, up to the three that are needed."""
@@ -127,13 +123,13 @@ class VersionStatus(WireModel):
     """Passed or Failed once signature and goldens were checked."""
     retire_at: Timestamp = ""
     """When a revision that is no longer served loses its pods."""
-    qps: DecimalString | None = None
+    qps: Number | None = None
     """Requests per second."""
     latency_p99: str = Field(default="", alias="latencyP99")
     """99th percentile of the duration of requests, an estimate from the histogram."""
-    error_rate: DecimalString | None = None
+    error_rate: Number | None = None
     """Share of requests answered with 5xx."""
-    gpu_utilization: DecimalString | None = None
+    gpu_utilization: Number | None = None
     """Mean utilisation of the pods' GPUs in per cent."""
     gpu_source: str = ""
     """Where gpuUtilization comes from: dcgm, or executor-busy where no GPU metric belongs to the pods."""
@@ -141,7 +137,7 @@ class VersionStatus(WireModel):
     """Whether a GPU exporter has measured the pods; from then on its silence is a fault that keeps every replica."""
     cold_start: ColdStart = ColdStart()
     """Learned time from a pod's creation to warm."""
-    gpu_hours: DecimalString | None = None
+    gpu_hours: Number | None = None
     """GPU hours that the revision's pods have used."""
     gpu_hours_at: Timestamp = ""
     """Up to when gpuHours is counted."""
@@ -246,7 +242,7 @@ class CheckStatus(WireModel):
     """Why it says so."""
     message: str = ""
     """The same in words."""
-    evidence: DecimalString | None = None
+    evidence: Number | None = None
     """The e-value against the candidate; harm is found at checks / alpha."""
     candidate: Counts = Counts()
     """The candidate's requests."""
@@ -258,9 +254,9 @@ class CheckStatus(WireModel):
     """End of the last window counted; none is counted twice."""
     windows: int = 0
     """Windows with requests of the candidate."""
-    harm_log: tuple[DecimalString, ...] = Field(default=(), max_length=16)
+    harm_log: tuple[Number, ...] = Field(default=(), max_length=16)
     """Logarithms of the e-values against the candidate, one per alternative."""
-    safe_log: tuple[DecimalString, ...] = Field(default=(), max_length=16)
+    safe_log: tuple[Number, ...] = Field(default=(), max_length=16)
     """Logarithms of the e-values for the candidate, one per alternative."""
     silent_windows: int = 0
     """Consecutive windows without a request of the candidate while stable had some."""
@@ -355,7 +351,7 @@ class Condition(WireModel):
     """CamelCase word for the cause."""
     message: str = Field(default="", max_length=32768)
     """The cause in words, and what to do."""
-    last_transition_time: str
+    last_transition_time: Timestamp
     """When status last changed."""
     observed_generation: int = 0
     """Generation of the spec that the condition speaks of."""
@@ -408,6 +404,10 @@ class ModelDeploymentStatus(WireModel):
     def in_role(self, role: Role) -> VersionStatus | None:
         """The first entry in a role; Stable and Candidate have at most one."""
         return next((entry for entry in self.versions if entry.role is role), None)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON form. Texts are cut to a length that the schema takes and that keeps the whole object small."""
+        return {name: cut(value) for name, value in super().to_wire().items()}
 
     @classmethod
     def from_wire(cls, raw: Mapping[str, Any] | None) -> "ModelDeploymentStatus":

@@ -100,10 +100,19 @@ def decide(raw: Mapping[str, Any], observed: Observed, metrics: MetricsView, opt
 def _read_status(raw: Mapping[str, Any]) -> tuple[ModelDeploymentStatus, tuple[EventRecord, ...]]:
     """The status as written; one that somebody broke counts as lost and is rebuilt from what runs."""
     try:
-        return ModelDeploymentStatus.from_wire(raw.get("status")), ()
+        status = ModelDeploymentStatus.from_wire(raw.get("status"))
     except ValidationError as error:
-        text = f"status was unreadable and is rebuilt: {error.errors()[0]['msg']}"
-        return ModelDeploymentStatus(), (EventRecord("StatusUnreadable", text, "Warning"),)
+        return _rebuilt(error.errors()[0]["msg"])
+    name = raw["metadata"]["name"]
+    strange = next((entry for entry in status.versions if not entry.revision.startswith(f"{name}-{entry.name}-")), None)
+    if strange is not None:
+        return _rebuilt(f"{strange.revision[:63]!r} is no revision of {name}'s version {strange.name[:63]!r}")
+    return status, ()
+
+
+def _rebuilt(why: str) -> tuple[ModelDeploymentStatus, tuple[EventRecord, ...]]:
+    text = f"status was unreadable and is rebuilt: {why}"
+    return ModelDeploymentStatus(), (EventRecord("StatusUnreadable", text, "Warning"),)
 
 
 def _blocked(spec: ModelDeploymentSpec, observed: Observed) -> Blocked | None:

@@ -1,0 +1,66 @@
+"""Parts of a spec in Kubernetes' own language: nonsense there names its field; old revisions with it harm nobody."""
+
+from typing import Any
+
+import pytest
+from slipway.api.validation import validate
+from slipway.resources.overlay import lay_over
+
+from tests.hostile.specimens import PLAUSIBLE, model_deployment
+from tests.resources.rendering import canary, raw_spec, render, template_of
+
+
+def problems(**runtime: Any) -> list[str]:
+    version = {"name": "v1", "uri": "file:///m"}
+    return [
+        str(problem) for problem in validate(model_deployment({"versions": [version], "runtime": runtime})).problems
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ({"spec": 5}, "spec.runtime.podTemplate.spec: must be an object, as in a Pod"),
+        ({"metadata": []}, "spec.runtime.podTemplate.metadata: must be an object, as in a Pod"),
+        ({"metadata": {"labels": ["a"]}}, "podTemplate.metadata.labels: must be an object of texts, as in a Pod"),
+        ({"metadata": {"annotations": {"a": 5}}}, "podTemplate.metadata.annotations: must be an object of texts"),
+        ({"spec": {"containers": [5]}}, "podTemplate.spec.containers[0]: must be an object with name, as in a Pod"),
+        (
+            {"spec": {"volumes": [{"name": "a"}, {"name": {}}]}},
+            "podTemplate.spec.volumes[1]: must be an object with name",
+        ),
+        (
+            {"spec": {"containers": [{"name": "server", "env": [{"name": ["A"]}]}]}},
+            "podTemplate.spec.containers[0].env[0]: must be an object with name",
+        ),
+    ],
+)
+def test_a_pod_template_of_another_shape_names_the_field(template: dict[str, Any], said: str) -> None:
+    (problem,) = problems(podTemplate=template)
+    assert said in problem
+
+
+def test_a_version_of_its_own_names_the_version() -> None:
+    version = {"name": "v1", "uri": "file:///m", "runtime": {"podTemplate": {"spec": {"containers": ["x"]}}}}
+    (problem,) = validate(model_deployment({"versions": [version]})).problems
+    assert problem.field == "spec.versions[0].runtime.podTemplate.spec.containers[0]"
+
+
+def test_what_removes_and_what_merges_is_accepted() -> None:
+    server = {"name": "server", "livenessProbe": None, "ports": [{"containerPort": 9102}]}
+    assert problems(podTemplate={"metadata": None, "spec": {"containers": [server]}}) == []
+    assert problems(podTemplate={"metadata": {"labels": {"a": None}}, "spec": None}) == []
+
+
+@pytest.mark.parametrize("template", PLAUSIBLE["podTemplate"])
+def test_a_revision_from_before_the_rule_is_rendered_and_stays_selected(template: dict[str, Any]) -> None:
+    spec = raw_spec(runtime={"podTemplate": template})
+    labels = template_of(render(spec, canary(spec)))["metadata"]["labels"]
+    assert labels["slipway.dev/version"] == "v1"
+
+
+def test_lists_lie_over_what_is_none() -> None:
+    assert lay_over({"env": 5}, {"env": [{"name": "A"}]}) == {"env": [{"name": "A"}]}
+    assert lay_over({"env": [7, {"name": "A"}]}, {"env": [{"name": ["A"]}, 8]}) == {
+        "env": [7, {"name": "A"}, {"name": ["A"]}, 8]
+    }
