@@ -1,4 +1,4 @@
-"""What the operator may do, as a ClusterRole: nothing beyond what it needs."""
+"""What the operator may do, as a ClusterRole: what the chart grants with all optional APIs (tests/rights compares)."""
 
 from typing import Any
 
@@ -9,16 +9,15 @@ LEASE_NAMESPACE = "slipway-system"
 _RBAC = "rbac.authorization.k8s.io"
 
 _CHILD = ("get", "list", "watch", "patch", "create", "delete")
-_READ = ("get", "list", "watch")
+_SEEN = ("list", "watch")
 RIGHTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     *((kind.group, (kind.plural,), _CHILD) for kind in CHILDREN),
-    ("keda.sh", ("scaledobjects",), _READ),
-    ("", ("pods",), (*_READ, "patch")),
-    ("slipway.dev", ("modeldeployments",), _READ),
+    ("keda.sh", ("scaledobjects",), _SEEN),
+    ("", ("pods",), (*_SEEN, "patch")),
+    ("slipway.dev", ("modeldeployments",), ("get", *_SEEN)),
     ("slipway.dev", ("modeldeployments/status",), ("patch",)),
     ("slipway.dev", ("modeldeployments/finalizers",), ("update",)),
-    ("apiextensions.k8s.io", ("customresourcedefinitions",), ("list", "watch")),
-    ("", ("namespaces",), ("list", "watch")),
+    ("apiextensions.k8s.io", ("customresourcedefinitions",), _SEEN),
     ("", ("events",), ("get", "create", "patch")),
     ("coordination.k8s.io", ("leases",), ("get", "create", "update")),
 )

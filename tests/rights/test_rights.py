@@ -10,6 +10,7 @@ import pytest
 
 from e2e.faults.virtual_time import VirtualLoop
 from e2e.faults.world import Wall
+from tests.integration.role import RIGHTS
 from tests.rights.page import PAGE, page
 from tests.rights.plays import Play
 from tests.rights.roles import Right, granted
@@ -65,6 +66,11 @@ def theatre() -> Iterator[Theatre]:
 def test_every_right_has_its_test() -> None:
     watches = {right for right in granted() if right.verb == "watch" or right.group == "apiextensions.k8s.io"}
     assert set(TRIALS) == granted() - watches
+
+
+def test_the_integration_tests_run_with_the_same_rights() -> None:
+    rights = {Right(group, name, verb) for group, names, verbs in RIGHTS for name in names for verb in verbs}
+    assert rights == granted()
 
 
 def test_the_documentation_says_so() -> None:
