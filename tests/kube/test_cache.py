@@ -1,3 +1,4 @@
+import json
 import random
 from typing import Any
 
@@ -193,3 +194,17 @@ def test_trimming_a_pod_keeps_node_and_resources():
         "nodeName": "n",
         "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
     }
+
+
+def test_names_of_fields_and_short_strings_are_held_once():
+    def read(name: str):
+        text = json.dumps(
+            {"metadata": {"namespace": "ns", "name": name}, "spec": {"someField": ["a short value", "x" * 99]}}
+        )
+        return trimmed(DEPLOYMENT, json.loads(text))
+
+    one, two = read("a"), read("b")
+    assert one["spec"] == two["spec"] == {"someField": ["a short value", "x" * 99]}
+    assert next(iter(one["spec"])) is next(iter(two["spec"]))
+    assert one["spec"]["someField"][0] is two["spec"]["someField"][0]
+    assert one["spec"] is not two["spec"]

@@ -4,6 +4,7 @@ A copy is only ever replaced by a newer one, so an event that was under way whil
 of our own write. Lists of the API server are older than events that overtook them; both orders end alike.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +24,15 @@ TOMBSTONES = 4096
 """Deletions remembered per kind, against lists that were under way."""
 
 
+SHORT = 64
+"""Characters of a string that is worth looking up."""
+
+
 def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources."""
+    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources.
+
+    Names of fields and short strings are the same in thousands of objects and are held once.
+    """
     metadata = dict(obj["metadata"])
     if "managedFields" in metadata:
         kept = ("manager", "operation", "time", "subresource")
@@ -41,7 +49,17 @@ def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
                 for container in spec.get("containers") or ()
             ],
         }
-    return copy
+    shared: dict[str, Any] = _shared(copy)
+    return shared
+
+
+def _shared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {sys.intern(name): _shared(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shared(inner) for inner in value]
+    # Not what only looks like a string.
+    return sys.intern(value) if type(value) is str and len(value) <= SHORT else value
 
 
 def _full_host(host: str, namespace: str) -> str:
