@@ -21,6 +21,8 @@ from .cluster import STATE_FILE, Sandbox, User
 from .node.namespace import is_inside, run_again_inside
 
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "slipway-sandbox"
+CHART_ACCOUNT = User.service_account("slipway-system", "slipway")
+"""What the operator runs as where the chart is installed as docs/install.md says."""
 DETACH_SECONDS = 90.0
 DOWN_SECONDS = 30.0
 
@@ -55,9 +57,9 @@ def _print_state(state: dict[str, Any]) -> None:
         if value:
             print(f"{name + ':':26}{value}")
     folder = "" if Path(state["data_dir"]) == DEFAULT_FOLDER else f" --data-dir {state['data_dir']}"
-    print(f'\neval "$(python -m e2e.sandbox env{folder})"   # kubectl and helm for this shell')
+    print(f'\neval "$({sys.executable} -m e2e.sandbox env{folder})"   # kubectl, helm and slipway for this shell')
     print("kubectl get nodes")
-    print(f"python -m e2e.sandbox down{folder}")
+    print(f"{sys.executable} -m e2e.sandbox down{folder}")
 
 
 async def _serve(options: argparse.Namespace) -> None:
@@ -73,7 +75,7 @@ async def _serve(options: argparse.Namespace) -> None:
         scrape_interval=options.scrape_interval,
         propagation_delay=options.propagation_delay,
         images=options.images,
-        users=tuple(options.service_account),
+        users=tuple(options.service_account) or (CHART_ACCOUNT,),
         assets=Path(assets) if assets else None,
     )
     async with sandbox:
@@ -145,7 +147,8 @@ def _env(options: argparse.Namespace) -> int:
     if state is None:
         print(f"no sandbox runs in {options.data_dir}", file=sys.stderr)
         return 1
-    folders = dict.fromkeys(str(path.parent) for path in (kubectl_path(), helm_path()))
+    programs = (kubectl_path(), helm_path(), Path(sys.executable))
+    folders = dict.fromkeys(str(path.parent) for path in programs)
     print(f"export KUBECONFIG={state['kubeconfig']}")
     print(f'export PATH="{":".join(folders)}:$PATH"')
     print(f"export SLIPWAY_GATEWAY_URL={state['gateway_url']}")
@@ -185,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAMESPACE/NAME",
-        help="pods with this account get a token and a kubeconfig",
+        help="pods with this account get a token and a kubeconfig (default: slipway-system/slipway, the chart's)",
     )
     up.add_argument("--detach", action="store_true", help="go on in the background")
     up.set_defaults(run=_up)

@@ -114,6 +114,12 @@ def test_nothing_outlives_a_cluster_that_is_killed(tmp_path):
     assert sandbox_command(folder, "status").returncode == 1
 
 
+INSTALL = (  # as docs/sandbox.md says; the chart's operator gets ready with no more than that
+    "helm install slipway charts/slipway -n slipway-system --create-namespace --take-ownership --wait "
+    "--set prometheusUrl=$SLIPWAY_PROMETHEUS_URL"
+)
+
+
 def sandbox_command(folder, *words):
     argv = [sys.executable, "-m", "e2e.sandbox", *words, "--data-dir", str(folder)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -126,9 +132,12 @@ def test_the_command_line_starts_and_ends_a_cluster(tmp_path):
     try:
         assert started.returncode == 0, started.stderr
         assert str(folder / "kubeconfig") in started.stdout
-        shell = sandbox_command(folder, "env").stdout + "kubectl get nodes -o name; helm version --short"
-        output = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, timeout=60)
-        assert "node/sandbox-node-0" in output.stdout, output.stderr
+        shell = sandbox_command(folder, "env").stdout + "kubectl get nodes -o name; slipway status; " + INSTALL
+        output = subprocess.run(["/bin/bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert output.returncode == 0, output.stderr
+        assert "node/sandbox-node-0" in output.stdout
+        assert "no ModelDeployments" in output.stdout + output.stderr
+        assert "STATUS: deployed" in output.stdout
         assert sandbox_command(folder, "up").returncode == 1
     finally:
         ended = sandbox_command(folder, "down")

@@ -87,7 +87,12 @@ async def load_configuration(environment: Mapping[str, str] | None = None) -> Co
     configuration = Configuration()
     explicit = environment.get("KUBECONFIG", "")
     if not explicit and environment.get("KUBERNETES_SERVICE_HOST"):
-        load_incluster_config(client_configuration=configuration)
+        try:
+            load_incluster_config(client_configuration=configuration)
+        except ConfigException as error:
+            raise ConfigException(
+                f"this pod has no use of its service account (is automountServiceAccountToken false?): {error}"
+            ) from error
         return configuration
     loader = await load_kube_config(config_file=_kubeconfig(explicit), client_configuration=configuration)
     _keep_fresh(configuration, loader)
