@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
@@ -81,18 +82,33 @@ async def test_what_moves_is_looked_at_with_every_snapshot_and_what_rests_now_an
     stage.engine.event(MODEL_DEPLOYMENT, None, mdep(2, "resting", phase="Ready"))
     stage.engine.event(MODEL_DEPLOYMENT, None, mdep(3, "new"))
     await stage.taken()
-    seen = []
-    for _ in range(4):
+    looks: dict[str, list[float]] = {}
+    for _ in range(25):
         stage.engine.queue_active()
-        seen.append([key.name for key in await stage.taken()])
+        for key in await stage.taken():
+            looks.setdefault(key.name, []).append(clock[0])
         clock[0] += 5.0
-    moving = ["moving", "new"]
-    assert [sorted(names) for names in seen] == [
-        ["moving", "new", "resting"],
-        moving,
-        moving,
-        ["moving", "new", "resting"],
-    ]
+    assert looks["moving"] == looks["new"] == [100.0 + 5.0 * number for number in range(25)]
+    resting = looks["resting"]
+    assert resting[0] == 100.0
+    assert 8 <= len(resting) <= 10
+    assert all(later - before <= 15.0 for before, later in itertools.pairwise(resting))
+
+
+async def test_those_that_rest_are_not_all_looked_at_at_once():
+    clock = [100.0]
+    stage = Stage(clock=lambda: clock[0])
+    for number in range(300):
+        stage.engine.event(MODEL_DEPLOYMENT, None, mdep(number + 1, f"m-{number}", phase="Ready"))
+    stage.engine.queue_active()
+    assert len(await stage.taken()) == 300
+    counts = []
+    for _ in range(6):
+        clock[0] += 5.0
+        stage.engine.queue_active()
+        counts.append(len(await stage.taken()))
+    assert sum(counts) == 600
+    assert all(60 < count < 140 for count in counts)
 
 
 async def finished(stage: Stage, until: Any) -> None:

@@ -6,8 +6,10 @@ on the queue. Losing the lease ends the process.
 
 import asyncio
 import logging
+import math
 import socket
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -215,10 +217,16 @@ class Engine:
         for key in self.cache.keys(MODEL_DEPLOYMENT):
             obj = self.cache.get(MODEL_DEPLOYMENT, key) or {}
             phase = (obj.get("status") or {}).get("phase")
-            if phase in STEADY and now - self._looked.get(key, float("-inf")) < self.settings.steady_tick:
+            if phase in STEADY and key in self._looked and self._turn(key, self._looked[key]) == self._turn(key, now):
                 continue
             self._looked[key] = now
             self.queue.add(key)
+
+    def _turn(self, key: Key, at: float) -> int:
+        """The period that a moment lies in; those of different objects begin at different moments, so that thousands
+        that rest are not all looked at at once."""
+        offset = zlib.crc32(str(key).encode()) / 2**32
+        return math.floor(at / self.settings.steady_tick + offset)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; raises when the lease is lost or a part of the engine fails.
