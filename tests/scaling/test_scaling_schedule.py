@@ -1,5 +1,6 @@
 """Minima by time of day."""
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,6 +51,18 @@ def test_the_hour_that_a_change_of_clocks_skips_or_repeats(cron: str, moment: st
     midnight = {"cron": "0 0 * * *", "timezone": "Europe/Berlin", "minReplicas": 2}
     night = {"cron": cron, "timezone": "Europe/Berlin", "minReplicas": 6}
     assert minimum_at(scaling(midnight, night), at(moment)).replicas == (6 if started else 2)
+
+
+def test_the_order_of_starts_is_kept_where_an_hour_is_repeated() -> None:
+    """What began before it, and in its first half, is not undone as the clock shows the same times once more."""
+    entries = [
+        {"cron": cron, "timezone": "Europe/Berlin", "minReplicas": replicas}
+        for cron, replicas in (("0 1 * * *", 2), ("30 2 * * *", 5), ("45 2 * * *", 7), ("15 3 * * *", 3))
+    ]
+    begin = at("2026-10-24T23:00:00")
+    seen = [minimum_at(scaling(*entries), begin + 60 * minute).replicas for minute in range(0, 240)]
+    changes = [(minute, now) for minute, (before, now) in enumerate(itertools.pairwise(seen), 1) if before != now]
+    assert (seen[0], changes) == (2, [(90, 5), (105, 7), (195, 3)])
 
 
 def test_without_entries_or_before_the_first_start_min_replicas_counts() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -12,6 +12,7 @@ from slipway.api.autoscaling import Autoscaling, Schedule
 
 __all__ = ["MinimumReplicas", "minimum_at", "scheduled"]
 
+NOTHING = timedelta()
 RESOLUTION = 60
 """Seconds: cron knows minutes."""
 
@@ -48,7 +49,9 @@ def _last_start(entry: Schedule, minute: int) -> float | None:
     """When an entry started last, at or before a minute; None for one that never does."""
     # One second later, since the search begins before the moment that it is given.
     moment = datetime.fromtimestamp(minute + 1, ZoneInfo(entry.timezone))
-    try:
-        return next(CronSim(entry.cron, moment, reverse=True)).timestamp()
-    except StopIteration:
-        return None
+    if moment.fold:
+        # An hour is being repeated: all that starts in it has done so the first time, before what the clock shows now.
+        first = moment.replace(fold=0)
+        moment = first + ((first.utcoffset() or NOTHING) - (moment.utcoffset() or NOTHING))
+    starts = (start.replace(fold=0).timestamp() for start in CronSim(entry.cron, moment, reverse=True))
+    return next((start for start in starts if start <= minute), None)
