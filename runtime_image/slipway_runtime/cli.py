@@ -30,6 +30,8 @@ from slipway_runtime.settings import (
 )
 from slipway_runtime.telemetry import options as telemetry
 
+_LAST_PORT = 65_535
+
 
 class _Parser(argparse.ArgumentParser):
     """Bad arguments end with the exit code and the termination message the operator looks for."""
@@ -67,6 +69,13 @@ def _whole(minimum: int) -> type:
 
     parse.__name__ = "whole number"
     return parse  # type: ignore[return-value]
+
+
+def _port(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= value <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"must be a port from 0 (any) to {_LAST_PORT}")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,8 +139,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--inputs", default="", help="declared inputs, JSON list of {name, datatype, shape}")
     serve.add_argument("--outputs", default="", help="declared outputs, likewise")
     serve.add_argument("--host", default=listener.host, help="default: $SLIPWAY_HOST or 0.0.0.0")
-    serve.add_argument("--http-port", type=_whole(0), default=listener.http_port)
-    serve.add_argument("--grpc-port", type=_whole(0), default=listener.grpc_port)
+    serve.add_argument("--http-port", type=_port, default=listener.http_port)
+    serve.add_argument("--grpc-port", type=_port, default=listener.grpc_port)
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")
     serve.add_argument("--grace", type=_seconds, default=listener.grace, help="longest drain after SIGTERM")
     serve.add_argument("--pre-stop", type=_seconds, default=listener.pre_stop, help="serve on so long after SIGTERM")

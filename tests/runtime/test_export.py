@@ -37,6 +37,40 @@ def test_an_exported_model_is_the_same_model(tmp_path: Path, target: str, capsys
     assert main(["verify", str(folder), str(output), *flags]) == ExitCode.OK
 
 
+@pytest.mark.parametrize("target", NAMES)
+def test_names_that_a_format_does_not_keep_are_matched_by_order(
+    tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = [{"name": "scores", "datatype": "FP32", "shape": [-1, 2]}]
+    folder, output = class_folder(tmp_path, CONFIG | {"outputs": declared}), tmp_path / NAMES[target]
+    code = (folder / "network.py").read_text()
+    (folder / "network.py").write_text(code.replace('{"logits": self.linear(x)}', "self.linear(x)"))
+    assert main(["export", str(folder), "--to", target, "--output", str(output)]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert "scores" in text and ("scores is " in text) is (target != "onnx")
+
+
+def test_models_that_cannot_be_compared_are_refused_in_words(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_TERMINATION_LOG", str(tmp_path / "log"))
+    folder, goldens = str(class_folder(tmp_path, CONFIG)), tmp_path / "goldens.json"
+    row = {"name": "x", "datatype": "FP32", "shape": [1, 5], "data": [0] * 5}
+    goldens.write_text(json.dumps([{"request": {"inputs": [row]}}]))
+    nowhere = str(tmp_path / "absent" / "goldens.json")
+    for flags, code, words in (
+        (
+            ["--goldens", str(goldens)],
+            ExitCode.ARTEFACT_REFUSED,
+            "A does not take the request: input 'x': shape [1, 5]",
+        ),
+        (["--goldens", nowhere], ExitCode.BAD_ARGUMENTS, "--goldens cannot be read"),
+        (["--write-goldens", nowhere], ExitCode.BAD_ARGUMENTS, "--write-goldens"),
+    ):
+        assert main(["verify", folder, folder, *flags]) == code
+        assert words in capfdbinary.readouterr().err.decode()
+
+
 def test_only_weights_with_a_class_can_be_exported(tmp_path: Path) -> None:
     source = linear_onnx(tmp_path / "m.onnx")
     code = main(["export", str(source), "--to", "torchscript", "--output", str(tmp_path / "m.pt")])

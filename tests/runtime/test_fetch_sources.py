@@ -320,3 +320,12 @@ def test_pickles_need_a_signature_and_a_permission(tmp_path: Path) -> None:
     with opened(folder.as_uri(), "", Trust(public, signature, allow_pickle=True)) as artefact:
         assert load(artefact, settings).program.signature.batched
     assert yaml.safe_load((folder / "config.yaml").read_text())["model"] == "model.pt"
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://", "s3:///key", "s3://ab/key", "gs://", "gs:///x", "hf://owner", "oci://", "models:/m"]
+)
+def test_a_uri_that_names_nothing_is_a_bad_argument(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal) as caught:
+        Store(tmp_path).fetch(uri, "")
+    assert (caught.value.reason, caught.value.code) == ("BadURI", ExitCode.BAD_ARGUMENTS)

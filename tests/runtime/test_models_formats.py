@@ -261,6 +261,14 @@ def test_a_broken_handler_is_refused(tmp_path: Path, old: str, new: str, words: 
         loaded(handler_folder(tmp_path, HANDLER.replace(old, new)), tmp_path)
 
 
+def test_a_handler_gives_scalars_as_scalars(tmp_path: Path) -> None:
+    folder = handler_folder(tmp_path, "class Echo:\n    def predict(self, inputs):\n        return inputs\n")
+    scalar = [{"name": "x", "datatype": "FP32", "shape": []}]
+    (folder / "config.yaml").write_text(yaml.safe_dump({"handler": "code.py", "inputs": scalar, "outputs": scalar}))
+    [given] = loaded(folder, tmp_path).program.infer([Tensor("x", Datatype.FP32, np.array(1.5, dtype=np.float32))])
+    assert given.shape == () and given.array == 1.5
+
+
 def test_a_handler_that_takes_no_made_up_input_is_served_unbatched(tmp_path: Path) -> None:
     code = HANDLER.replace("return [text[::-1]", "assert all(texts)\n        return [text[::-1]")
     model = loaded(handler_folder(tmp_path, code), tmp_path)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slipway_runtime.refusal import Refusal
+from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.repository.arguments import cuda_devices
 from slipway_runtime.repository.catalogue import Catalogue, fingerprint, scan
 from slipway_runtime.repository.compatibility import incompatibility
@@ -109,8 +109,9 @@ def test_a_folder_is_read_as_it_looks(tmp_path: Path) -> None:
     ):
         (tmp_path / "triton" / "config.pbtxt").write_text(f'backend: "pytorch" version_policy: {{ {policy} }}')
         assert [one.version for one in scan(tmp_path, TEMPLATE) if one.name == "triton"] == versions
-    with pytest.raises(Refusal, match="RepositoryNotFound"):
+    with pytest.raises(Refusal, match="RepositoryNotFound") as caught:
         list(scan(tmp_path / "nowhere", TEMPLATE))
+    assert caught.value.code is ExitCode.ARTEFACT_NOT_FOUND
 
 
 def test_what_was_told_or_loaded_comes_before_the_folder(tmp_path: Path) -> None:

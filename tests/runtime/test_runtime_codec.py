@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from slipway_runtime.protocol.answer import infer_answer
-from slipway_runtime.protocol.failures import RequestFailure
+from slipway_runtime.protocol.failures import RequestFailure, invalid
 from slipway_runtime.protocol.jsondata import decode_json
 from slipway_runtime.protocol.rawdata import decode_raw, encode_raw
 from slipway_runtime.protocol.request import InferRequest, RequestedOutput, decode_request
@@ -184,12 +184,23 @@ BAD_REQUESTS: dict[str, tuple[bytes, str | None, str]] = {
                 "timeout"),
     "output flag": (b'{"inputs":[{"name":"x","shape":[0],"datatype":"FP32","data":[]}],"outputs":[{"name":"y",'
                     b'"parameters":{"binary_data":1}}]}', None, "binary_data"),
+    "half a surrogate pair as name": (request_of(name="\ud800"), None, "not valid JSON"),
+    "half a surrogate pair as data": (request_of(datatype="BYTES", data=["\ud800", "b"]), None, "surrogate"),
+    **{
+        f"half a surrogate pair in {next(iter(part))}": (json.dumps({"inputs": []} | part).encode(), None, "valid JSON")
+        for part in ({"id": "\ud800"}, {"outputs": [{"name": "\udfff"}]}, {"parameters": {"\ud800": 1}})
+    },
     "trailing bytes": (request_of() + b"1234", str(len(request_of())), "no input"),
     **{
         f"head length {text!r}": (request_of(), text, "Inference-Header-Content-Length")
         for text in ("-1", "0", "abc", "", "+5", "1_0", str(2**31), str(2**63), "9" * 30, "1.5", "٣")
     },
 }  # fmt: skip
+
+
+def test_what_is_said_of_a_long_name_is_short() -> None:
+    failure = invalid(f"unknown output '{'q' * 5_000_000}'")
+    assert failure.text.startswith("unknown output 'qqq") and len(failure.text) == 501
 
 
 @pytest.mark.parametrize(("body", "length", "words"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())

@@ -241,6 +241,18 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     assert caught.value.code is ExitCode.INTERNAL
 
 
+def test_a_port_is_taken_over_from_connections_that_time_out(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as before:
+        port = before.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = before.accept()
+            accepted.close()  # who closes first is left with the connection, for a minute
+            assert client.recv(1) == b""
+    found = supervisor(tmp_path, "os._exit(9)\n", count=1)
+    found.ports = {"--http-port": port}
+    assert supervise(found) == 9
+
+
 def test_a_worker_that_does_not_end_is_killed(tmp_path: Path) -> None:
     script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nmember.announce()\ntime.sleep(600)\n"
     now = [0.0]

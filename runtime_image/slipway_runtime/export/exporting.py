@@ -49,7 +49,7 @@ def export(source: ModelSettings, target: Target, output: Path, max_rows: int) -
     # A dimension of one would be taken for a constant.
     tensors = synthetic(specs, rows, max(loaded.free, 2))
     example = tuple(to_torch(one, torch.device("cpu")) for one in tensors)
-    names = tuple(spec.name for spec in specs)
+    names = tuple(tuple(spec.name for spec in side) for side in (specs, loaded.program.signature.outputs))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -73,7 +73,7 @@ def _dynamic(specs: Sequence[TensorSpec], max_rows: int) -> tuple[dict[int, Any]
 def _write(
     module: Any,
     example: tuple[torch.Tensor, ...],
-    names: tuple[str, ...],
+    names: tuple[tuple[str, ...], ...],
     dynamic: tuple[dict[int, Any], ...],
     target: Target,
     output: Path,
@@ -85,4 +85,6 @@ def _write(
     if target is Target.TORCH_EXPORT:
         torch.export.save(program, output)
         return
-    torch.onnx.export(program, f=str(output), input_names=list(names), external_data=False, verbose=False)
+    inputs, outputs = (list(side) for side in names)
+    kept: Any = {"input_names": inputs, "output_names": outputs or None}
+    torch.onnx.export(program, f=str(output), **kept, external_data=False, verbose=False)

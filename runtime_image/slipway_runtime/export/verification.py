@@ -10,15 +10,19 @@ from typing import Any
 import msgspec
 
 from slipway_runtime.artefact.arrival import arrived
+from slipway_runtime.models.contract import align_names
 from slipway_runtime.models.difference import Difference, Tolerance, differences, worst
 from slipway_runtime.models.loading import load
+from slipway_runtime.models.model import Model
 from slipway_runtime.models.probing import Tensors, synthetic
 from slipway_runtime.models.settling import LoadedModel
+from slipway_runtime.protocol.failures import RequestFailure
+from slipway_runtime.protocol.request import InferRequest, check_against
 from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.serving.warmup import read_goldens
 from slipway_runtime.settings import ModelSettings
 from slipway_runtime.tensors.datatypes import Datatype
-from slipway_runtime.tensors.tensor import Tensor
+from slipway_runtime.tensors.tensor import Signature, Tensor
 
 _ROWS = (1, 3)
 
@@ -31,6 +35,8 @@ class Verification:
     outputs: tuple[Difference, ...]
     reference_digest: str
     other_digest: str
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Outputs that were told apart by their order: the reference's name, and the other's."""
 
     @property
     def within(self) -> bool:
@@ -43,6 +49,7 @@ class Verification:
         for one in self.outputs:
             verdict = "yes" if one.within else f"NO {one.text}".rstrip()
             lines.append(f"{one.output:24} {one.absolute:12.4g} {one.relative:12.4g}  {verdict}")
+        lines += [f"{name} is {own} of B" for name, own in self.renamed]
         lines += [f"requests {self.requests}", f"sha256 A {self.reference_digest}", f"sha256 B {self.other_digest}"]
         return "\n".join(lines) + "\n"
 
@@ -56,28 +63,69 @@ def verify(
 ) -> Verification:
     """Run both models. Raises Refusal.
 
-    Requests come from ``goldens`` (their recorded answers are not looked at), or are made up from the reference's
-    signature. With ``written``, requests and the reference's answers are written there as goldens.
+    Inputs and outputs are matched by name or, where the models have no name in common, by their order. Requests come
+    from ``goldens`` (their recorded answers are not looked at), or are made up from the reference's signature. With ``written``, requests and the reference's answers are written there as goldens.
     """
     with arrived(reference) as first:
         exact, first_digest = load(first, reference), first.digest
         requests = _requests(exact, goldens)
-        expected = [exact.program.infer(one) for one in requests]
+        expected = [_answer(exact.program, one, "A") for one in requests]
     with arrived(other) as second:
         program, second_digest = load(second, other).program, second.digest
-        found = [
-            difference
-            for request, outputs in zip(requests, expected, strict=True)
-            for difference in differences(outputs, program.infer(request), tolerance)
-        ]
+        own = _renaming(exact.program.signature, program.signature)
+        asked = [tuple(_called(own.get(one.name, one.name), one) for one in request) for request in requests]
+        found: list[Difference] = []
+        renamed: dict[str, str] = {}
+        for request, outputs in zip(asked, expected, strict=True):
+            answer = _answer(program, request, "B")
+            names = _by_order(outputs, answer)
+            renamed |= {name: own for own, name in names.items()}
+            answer = tuple(_called(names.get(one.name, one.name), one) for one in answer)
+            found += differences(outputs, answer, tolerance)
     if written is not None:
-        written.write_bytes(goldens_document(requests, expected))
-    return Verification(len(requests), tuple(worst(found)), first_digest, second_digest)
+        _write(written, goldens_document(requests, expected))
+    return Verification(len(requests), tuple(worst(found)), first_digest, second_digest, tuple(renamed.items()))
+
+
+def _answer(model: Model, request: Tensors, which: str) -> tuple[Tensor, ...]:
+    try:
+        check_against(model.signature, InferRequest(request))
+    except RequestFailure as failure:
+        raise Refusal("RequestRefused", f"{which} does not take the request: {failure.text}") from failure
+    try:
+        return model.infer(request)
+    except Exception as error:
+        text = str(error).strip().rpartition("\n")[2][:500]
+        raise Refusal("ModelFailed", f"{which} fails on a request: {type(error).__name__}: {text}") from error
+
+
+def _called(name: str, tensor: Tensor) -> Tensor:
+    return Tensor(name, tensor.datatype, tensor.array)
+
+
+def _renaming(reference: Signature, other: Signature) -> dict[str, str]:
+    """The other's name for each input of the reference. Raises Refusal where that cannot be told."""
+    names, own = ([spec.name for spec in one.inputs] for one in (reference, other))
+    return {name: own[at] for name, at in zip(names, align_names(names, own, "input"), strict=True)}
+
+
+def _by_order(reference: Sequence[Tensor], other: Sequence[Tensor]) -> dict[str, str]:
+    """The reference's name for each output of the other, where they have none in common and are as many."""
+    names, own = ([one.name for one in tensors] for tensors in (reference, other))
+    return {} if set(names) & set(own) or len(names) != len(own) else dict(zip(own, names, strict=True))
+
+
+def _write(path: Path, document: bytes) -> None:
+    try:
+        path.write_bytes(document)
+    except OSError as error:
+        text = f"--write-goldens: {path} cannot be written: {error.strerror}"
+        raise Refusal("CannotWrite", text, ExitCode.BAD_ARGUMENTS) from error
 
 
 def _requests(model: LoadedModel, goldens: Path | None) -> list[Tensors]:
     if goldens is not None:
-        return [one.request.inputs for one in read_goldens(goldens)]
+        return [one.request.inputs for one in read_goldens(goldens, "--goldens")]
     if model.free is None:
         raise Refusal("NoRequests", "no input is known that the model takes: give --goldens", ExitCode.BAD_ARGUMENTS)
     signature = model.program.signature

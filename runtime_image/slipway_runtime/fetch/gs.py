@@ -24,6 +24,8 @@ _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
     """The object of that name, or all objects below it. Raises Refusal."""
     bucket, _, name = uri.removeprefix("gs://").partition("/")
+    if not bucket:
+        raise Refusal("BadURI", "write gs://bucket/object, or a prefix", ExitCode.BAD_ARGUMENTS)
     emulator = credentials.get("STORAGE_EMULATOR_HOST")
     endpoint = _with_scheme(emulator) if emulator else _ENDPOINT
     client.trust(endpoint)

@@ -40,7 +40,9 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
         raise _refusal(error) from error
     except AddressRefused as error:
         raise Refusal("FetchRefused", str(error)) from error
-    except (MinioException, ValueError) as error:
+    except ValueError as error:
+        raise Refusal("BadURI", f"S3: {str(error)[:300]}".rstrip(), ExitCode.BAD_ARGUMENTS) from error
+    except MinioException as error:
         raise Refusal("FetchFailed", f"S3: {str(error)[:300]}", ExitCode.INTERNAL) from error
 
     def remote(path: str, one: Any) -> RemoteFile:

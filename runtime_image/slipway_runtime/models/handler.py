@@ -151,7 +151,7 @@ def _tensor(name: str, datatype: Datatype, value: Any) -> Tensor:
     found = _NUMPY_DATATYPES.get(array.dtype)
     if found is not datatype:
         raise TypeError(f"output '{name}' is of {array.dtype}, declared is {datatype}")
-    return Tensor(name, datatype, np.ascontiguousarray(array))
+    return Tensor(name, datatype, np.asarray(array, order="C"))
 
 
 def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract, device: torch.device) -> LoadedModel:

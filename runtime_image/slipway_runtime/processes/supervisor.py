@@ -83,8 +83,8 @@ class Supervisor:
         self._deadline = float("inf")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self._folder = Path(tempfile.mkdtemp(prefix="slipway-workers-"))
         reserved = self._reserve()
+        self._folder = Path(tempfile.mkdtemp(prefix="slipway-workers-"))
         try:
             self._board = Board(self._folder, self.count)
             sheet = SharedSheet(self._folder, self.count)
@@ -116,6 +116,8 @@ class Supervisor:
                     port = alone.getsockname()[1]  # noqa: PLW2901 - 0 means any
                 shared = socket.socket(family)
                 shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                # Connections of a server before this one that have yet to time out are no reason to wait.
+                shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 shared.bind((self.host, port))
             except OSError as error:
                 text = f"cannot listen on {self.host}:{port}: {error.strerror}"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+_LONGEST_TEXT = 500
+
 
 class RequestFailure(Exception):  # noqa: N818 - half of them are answers, not errors of ours
     """A request that gets an error answer: ``status`` and ``text`` are what the client sees.
 
-    ``retry_after`` (whole seconds) is sent as the header of that name. Texts never repeat the
-    client's data and never name paths or internals of the server.
+    ``retry_after`` (whole seconds) is sent as the header of that name. Texts may name what the client asked for,
+    but are cut; they never repeat its data and never name paths or internals of the server.
     """
 
     def __init__(self, status: HTTPStatus, text: str, retry_after: int | None = None) -> None:
+        # Over gRPC it goes into a header, of which clients take 8 KiB.
+        text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
         super().__init__(text)
         self.status = status
         self.text = text

@@ -135,9 +135,13 @@ def _decode_lenient(data: memoryview) -> tuple[_Head, list[Any]]:
     for entry in inputs if isinstance(inputs, list) else ():
         values.append(entry.pop("data", msgspec.UNSET) if isinstance(entry, dict) else msgspec.UNSET)
     try:
+        msgspec.json.encode(document)
         return msgspec.convert(document, _Head), values
     except msgspec.ValidationError as error:
         raise invalid(f"the request is not valid: {error}") from error
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        # Half a surrogate pair is text to json.loads, and to nobody who would have to write it.
+        raise invalid("the body is not valid JSON") from error
 
 
 def _decode_inputs(entries: list[_Input], values: list[Any] | None, blob: memoryview) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ from slipway_runtime import journal
 from slipway_runtime.artefact import mlflow, triton
 from slipway_runtime.artefact.description import CONFIG_NAME
 from slipway_runtime.artefact.location import local_path
-from slipway_runtime.refusal import Refusal
+from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.repository.naming import FIRST_VERSION, RESERVED_NAMES, VERSION_FORM
 from slipway_runtime.settings import ModelSettings
 
@@ -36,7 +36,7 @@ class Catalogue:
         found: dict[str, dict[str, ModelSettings]] = {}
         for one in [] if self._folder is None else scan(self._folder, self.template):
             found.setdefault(one.name, {})[one.version] = one
-        for name in {one.name for one in self._told}:
+        for name in dict.fromkeys(one.name for one in self._told):
             found[name] = {one.version: one for one in self._told if one.name == name}
         for (name, version), one in self._instead.items():
             versions = found.setdefault(name, {})
@@ -57,7 +57,8 @@ def scan(folder: Path, template: ModelSettings) -> Iterator[ModelSettings]:
     try:
         places = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
     except OSError as error:
-        raise Refusal("RepositoryNotFound", f"the folder of models cannot be read: {error.strerror}") from error
+        text = f"the folder of models cannot be read: {error.strerror}"
+        raise Refusal("RepositoryNotFound", text, ExitCode.ARTEFACT_NOT_FOUND) from error
     for place in places:
         if place.name in RESERVED_NAMES:
             journal.record("model-skipped", "warning", model=place.name, text="the name is reserved")

@@ -40,8 +40,8 @@ class Timing:
     seconds: float
 
 
-def read_goldens(path: Path) -> list[Golden]:
-    """The file's requests: a JSON list of ``{"request": {…}, "response": {…}}``. Raises Refusal (64).
+def read_goldens(path: Path, flag: str = "--warmup-file") -> list[Golden]:
+    """The file's requests: a JSON list of ``{"request": {…}, "response": {…}}``. Raises Refusal (64), naming ``flag``.
 
     A folder stands for its files in the order of their names: a ConfigMap is mounted as one, and the links that
     Kubernetes keeps in it begin with two dots.
@@ -53,9 +53,9 @@ def read_goldens(path: Path) -> list[Golden]:
         entries = [entry for file in files for entry in msgspec.json.decode(file.read_bytes(), type=list[_Golden])]
         return [Golden(_request(entry.request), _expected(entry.response)) for entry in entries]
     except OSError as error:
-        raise Refusal("BadWarmupFile", "--warmup-file cannot be read", ExitCode.BAD_ARGUMENTS) from error
+        raise Refusal("BadWarmupFile", f"{flag} cannot be read: {error.strerror}", ExitCode.BAD_ARGUMENTS) from error
     except (msgspec.MsgspecError, RequestFailure) as error:
-        raise Refusal("BadWarmupFile", f"--warmup-file: {error}", ExitCode.BAD_ARGUMENTS) from error
+        raise Refusal("BadWarmupFile", f"{flag}: {error}", ExitCode.BAD_ARGUMENTS) from error
 
 
 def _request(raw: msgspec.Raw) -> InferRequest:
