@@ -64,7 +64,8 @@ def verify(
     """Run both models. Raises Refusal.
 
     Inputs and outputs are matched by name or, where the models have no name in common, by their order. Requests come
-    from ``goldens`` (their recorded answers are not looked at), or are made up from the reference's signature. With ``written``, requests and the reference's answers are written there as goldens.
+    from ``goldens`` (their recorded answers are not looked at), or are made up from the reference's signature.
+    With ``written``, requests and the reference's answers are written there as goldens.
     """
     with arrived(reference) as first:
         exact, first_digest = load(first, reference), first.digest
