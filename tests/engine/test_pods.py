@@ -105,7 +105,15 @@ def test_an_unschedulable_pod_tells_since_when_and_why():
     )
     assert view.unschedulable
     assert view.unschedulable_since == view.created_at + 5
+    assert view.scheduled_at is None
     assert "insufficient" in view.message
+
+
+def test_a_pod_tells_when_it_got_its_place():
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+    view = pod_view(pod(conditions=[placed]))
+    assert view.scheduled_at == view.created_at + 5
+    assert view.unschedulable_since is None
 
 
 def test_a_pod_without_any_status():

@@ -55,6 +55,14 @@ def test_intervals_without_saturation_teach_nothing(quiet: dict[str, Any]) -> No
     assert after(4, **quiet).entry.capacity == LearnedCapacity()
 
 
+@pytest.mark.parametrize(("waited", "start"), [(0.0, 40.0), (300.0, 340.0), (36_000.0, 640.0)])
+def test_hours_without_a_place_are_no_start(waited: float, start: float) -> None:
+    """Ten hours of a full cluster, then a node: the window is not twenty hours from then on."""
+    created = NOW - 3600 - waited
+    waiting = pod(1, created_at=created, scheduled_at=created + waited, ready_at=created + waited + 40)
+    assert decide(request(1, 10.0, view=view(waiting))).entry.cold_start.samples == (start,)
+
+
 def test_the_same_minute_teaches_once() -> None:
     result = decide(seen(400.0))
     again = decide(dataclasses.replace(seen(400.0), entry=result.entry, now=NOW + 30))

@@ -30,6 +30,8 @@ class PodView:
     """The container's termination message, or the scheduler's."""
     unschedulable: bool = False
     unschedulable_since: float | None = None
+    scheduled_at: float | None = None
+    """When it got its place in the cluster."""
     gpus: int = 0
     ip: str = ""
     node: str = ""

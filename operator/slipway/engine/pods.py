@@ -47,6 +47,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         message=_message(unschedulable, scheduled, ended, waiting, status),
         unschedulable=unschedulable,
         unschedulable_since=_seconds(scheduled.get("lastTransitionTime")) if unschedulable else None,
+        scheduled_at=_seconds(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None,
         gpus=_gpus(pod),
         ip=str(status.get("podIP") or ""),
         node=str((pod.get("spec") or {}).get("nodeName") or ""),

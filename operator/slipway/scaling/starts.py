@@ -12,6 +12,9 @@ __all__ = ["learned", "slow_start", "with_gpu_hours"]
 
 SAMPLES = 20
 COUNTED = 256
+LONGEST_WAIT = 600.0
+"""Seconds of waiting for a place that count as start: a cluster autoscaler brings a node by then. A longer wait says
+that there was none to be had; counted, it would hold replicas for hours and foresee load as far ahead."""
 GPU_HOURS_INTERVAL = 300.0
 """Seconds between two updates of GPU hours, so that counting alone is no constant writing of status."""
 
@@ -32,7 +35,7 @@ def learned(cold_start: ColdStart, view: RevisionView) -> ColdStart:
     if not fresh and len(counted) == len(cold_start.counted):
         return cold_start
     counted += [_identity(pod) for pod in fresh]
-    starts = [round(max(0.0, (pod.ready_at or 0.0) - pod.created_at), 3) for pod in fresh]
+    starts = [round(_start(pod), 3) for pod in fresh]
     samples = (*cold_start.samples, *starts)[-SAMPLES:]
     return ColdStart(
         p50=format_duration(_percentile(samples, 0.5)) if samples else "",
@@ -62,6 +65,13 @@ def with_gpu_hours(entry: VersionStatus, view: RevisionView, now: float, *, due:
     seconds = sum(pod.gpus * max(0.0, now - max(pod.created_at, since)) for pod in view.pods if not pod.unschedulable)
     hours = (entry.gpu_hours.number if entry.gpu_hours is not None else 0.0) + seconds / 3600
     return entry.model_copy(update={"gpu_hours": DecimalString.of(hours, 12), "gpu_hours_at": format_time(now)})
+
+
+def _start(pod: PodView) -> float:
+    """Seconds from creation to ready; of a wait for a place only what a node may take to come."""
+    started = max(0.0, (pod.ready_at or 0.0) - pod.created_at)
+    waited = 0.0 if pod.scheduled_at is None else pod.scheduled_at - pod.created_at
+    return max(0.0, started - max(0.0, waited - LONGEST_WAIT))
 
 
 def _identity(pod: PodView) -> str:
