@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from slipway.cli.signals import signal_lines
 from slipway.metrics import PrometheusSource
 
@@ -91,3 +92,23 @@ async def test_series_of_other_revisions_are_named_as_the_cause() -> None:
 async def test_a_prometheus_that_fails_is_told() -> None:
     text = "\n".join(await lines_of(FakePrometheus(status=500), "p-0"))
     assert "Prometheus: 127.0.0.1" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b"<html>", 200, "not Prometheus' JSON"),
+        (b"{}", 200, "not of Prometheus' form"),
+        (b"null", 200, "not of Prometheus' form"),
+        (b'{"data": {"result": null}}', 200, "no list of series"),
+        (b'{"data": {"result": [1, "2"]}}', 200, "no list of series"),
+        (b'{"data": {"result": [{"metric": null, "values": []}]}}', 200, "no list of series"),
+        (b"{}", 503, "503"),
+    ],
+)
+async def test_what_is_no_prometheus_is_named_instead_of_matched(body: bytes, status: int, told: str) -> None:
+    """A wrong address is the commonest reason for looking at this at all."""
+    lines = await lines_of(FakePrometheus(body=body, status=status), "p-0")
+    assert lines[1] == "Metrics"
+    assert told in lines[2]
+    assert len(lines) == 3

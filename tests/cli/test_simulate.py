@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from slipway.api.errors import SlipwayError
 from slipway.cli import main
 from slipway.cli.simulate import _from_prometheus
 
@@ -99,3 +100,22 @@ def test_a_range_is_read_from_prometheus() -> None:
         load = _from_prometheus(url, "sum(x)", "2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")
     assert load.duration == 75
     assert (load.rates[0], load.rates[20], load.rates[-1]) == (0.0, 1.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"<html>", "Prometheus"),
+        (b"{}", "not of Prometheus' form"),
+        (b'{"data": {"result": [1, "2"]}}', "no list of series"),
+        (b'{"data": {"result": []}}', "gives 0 series"),
+    ],
+)
+def test_an_answer_that_is_no_load_is_told(body: bytes, problem: str) -> None:
+    with serving(FakePrometheus(body=body)) as url, pytest.raises(SlipwayError, match=problem):
+        _from_prometheus(url, "sum(x)", "2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")
+
+
+def test_a_range_of_years_is_not_asked_for() -> None:
+    with pytest.raises(SlipwayError, match="more than 14 days"):
+        _from_prometheus("http://nobody", "x", "2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z")

@@ -16,7 +16,8 @@ from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.timestamps import parse_time
 from slipway.cli.columns import indented, table
 from slipway.cli.documents import examined, model_deployments
-from slipway.simulation.load import MOST, Load, load_of_points, read_load
+from slipway.metrics.traces import AnswerError, parse
+from slipway.simulation.load import LONGEST, MOST, Load, load_of_points, read_load
 from slipway.simulation.replay import Conditions, Result, replay
 from slipway.simulation.report import HEAD, rows, write_csv, write_picture
 from slipway.simulation.rivalry import against, chosen_rivals
@@ -138,15 +139,20 @@ def _from_prometheus(url: str, query: str, start: str, end: str) -> Load:
         raise SlipwayError(f"--start, --end: {error}") from error
     if begin is None or finish is None or finish <= begin:
         raise SlipwayError("--start and --end name a range, such as 2026-03-01T08:00:00Z and 2026-03-01T20:00:00Z")
+    if finish - begin > LONGEST:
+        raise SlipwayError(f"--start and --end are more than {LONGEST // 86400} days apart; replay parts of it")
     connection = PrometheusConnect(url=url.rstrip("/"), timeout=60)
     try:
         # The library's own range method takes datetimes and drops fractions; the plain call keeps what was asked.
         answer = connection.custom_query(f"({query})[{round(finish - begin)}s:{STEP}s]", params={"time": f"{finish}"})
-    except (PrometheusApiClientException, requests.RequestException) as error:
+        traces = parse(answer)
+    except (PrometheusApiClientException, requests.RequestException, AnswerError) as error:
         raise SlipwayError(f"Prometheus: {error}") from error
-    if len(answer) != 1:
-        raise SlipwayError(f"the query gives {len(answer)} series where one is needed: {query}")
-    return load_of_points("prometheus", [(float(at), float(value)) for at, value in answer[0]["values"]])
+    except (KeyError, TypeError) as error:
+        raise SlipwayError("Prometheus: the answer is JSON, but not of Prometheus' form") from error
+    if len(traces) != 1:
+        raise SlipwayError(f"the query gives {len(traces)} series where one is needed: {query}")
+    return load_of_points("prometheus", traces[0].samples)
 
 
 def _conditions(parsed: argparse.Namespace, spec: ModelDeploymentSpec, load: Load) -> Conditions:

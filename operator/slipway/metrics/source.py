@@ -19,6 +19,11 @@ from slipway.metrics.traces import AnswerError, parse
 __all__ = ["PrometheusSource"]
 
 LONGEST_ERROR = 300
+FAILURES = (
+    TimeoutError, RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError,
+    IndexError, AttributeError,
+)  # fmt: skip
+"""What asking Prometheus, or something that pretends to be one, can end in."""
 
 
 class PrometheusSource:
@@ -63,15 +68,8 @@ class PrometheusSource:
         try:
             async with asyncio.timeout(self._timeout):
                 return await asyncio.to_thread(self._read, now)
-        except TimeoutError:
-            return self._unavailable(now, f"no answer within {self._timeout:g}s")
-        except Timeout:
-            return self._unavailable(now, f"no answer within {self._timeout:g}s")
-        except exceptions.ConnectionError:
-            # The library's own text holds the query, its time and an address in memory: another one at every try.
-            return self._unavailable(now, f"no connection to {self._connection.prometheus_host}")
-        except (RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError) as error:
-            return self._unavailable(now, str(error) or type(error).__name__)
+        except FAILURES as error:
+            return self._unavailable(now, self._cause(error))
 
     async def answers(self, now: float) -> list[tuple[str, Sequence[Any]]] | str:
         """Every query that a snapshot asks with the series that answer it; a text where Prometheus fails."""
@@ -83,8 +81,8 @@ class PrometheusSource:
                 query = mesh_query(wanted, self._evidence_range)
                 answers.append((query, await asyncio.to_thread(self._asked, query, now)))
             return answers
-        except (RequestException, PrometheusApiClientException) as error:
-            return f"{self._connection.prometheus_host}: {type(error).__name__}"
+        except FAILURES as error:
+            return f"{self._connection.prometheus_host}: {self._cause(error)}"
 
     def close(self) -> None:
         """Close the connections."""
@@ -113,8 +111,23 @@ class PrometheusSource:
         return answer
 
     def _asked(self, query: str, now: float) -> Sequence[Any]:
+        """The series that answer a query; raises AnswerError where it is something else."""
         answer = self._ask(query, now)
+        parse(answer)
         return answer if isinstance(answer, list) else []
+
+    def _cause(self, error: Exception) -> str:
+        match error:
+            case TimeoutError() | Timeout():
+                return f"no answer within {self._timeout:g}s"
+            case exceptions.ConnectionError():
+                # The library's own text holds the query, its time and an address in memory: another one at every try.
+                return f"no connection to {self._connection.prometheus_host}"
+            case exceptions.JSONDecodeError():
+                return "the answer is not Prometheus' JSON"
+            case KeyError() | TypeError() | IndexError() | AttributeError():
+                return "the answer is JSON, but not of Prometheus' form"
+        return (str(error) or type(error).__name__)[:LONGEST_ERROR]
 
     def _unavailable(self, now: float, cause: str) -> Snapshot:
         return Snapshot(now, False, cause[:LONGEST_ERROR], self._scrape_interval)

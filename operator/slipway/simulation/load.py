@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slipway.api.errors import SlipwayError
 
-__all__ = ["MOST", "Load", "load_of_points", "read_load"]
+__all__ = ["LONGEST", "MOST", "Load", "load_of_points", "read_load"]
 
 TIME_COLUMNS = ("timestamp", "time", "t", "at", "seconds")
 RATE_COLUMNS = ("rate", "qps", "rps", "requests_per_second", "value")
