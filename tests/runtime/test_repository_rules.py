@@ -49,6 +49,13 @@ def test_a_successor_must_do_for_the_same_clients(new: Signature, said: str | No
     assert found is None if said is None else (found is not None and said in found)
 
 
+@pytest.mark.parametrize(("was", "size", "fits"), [(4, 4, True), (4, -1, True), (-1, 4, True), (4, 5, False)])
+def test_no_input_of_a_fixed_size_gets_another(was: int, size: int, fits: bool) -> None:
+    old, new = (Signature((TensorSpec("x", Datatype.FP32, (-1, one)),), (spec("y"),), True) for one in (was, size))
+    assert (incompatibility(old, new) is None) is fits
+    assert incompatibility(old, replace(new, open=True)) is None
+
+
 def test_versions_are_ordered_as_people_count() -> None:
     ordered = ["v1", "v2", "v10", "v10.1", "1", "1.2", "1.10", "2", "10"]
     shuffled = [ordered[at] for at in (4, 0, 8, 2, 6, 1, 3, 7, 5)]

@@ -18,6 +18,7 @@ def incompatibility(old: Signature, new: Signature) -> str | None:
     return (
         _lost("input", old.inputs, new.inputs, names_only)
         or _added(old.inputs, new.inputs)
+        or (None if names_only else _resized(old.inputs, new.inputs))
         or _lost("output", old.outputs, new.outputs, names_only)
     )
 
@@ -40,3 +41,13 @@ def _lost(what: str, old: Sequence[TensorSpec], new: Sequence[TensorSpec], names
 def _added(old: Sequence[TensorSpec], new: Sequence[TensorSpec]) -> str | None:
     known = {spec.name for spec in old}
     return next((f"it wants an input '{spec.name}' as well" for spec in new if spec.name not in known), None)
+
+
+def _resized(old: Sequence[TensorSpec], new: Sequence[TensorSpec]) -> str | None:
+    """An input of a fixed size is of another: no request that fitted can be answered. Names and ranks are the same."""
+    by_name = {spec.name: spec for spec in new}
+    for spec in old:
+        shape = by_name[spec.name].shape
+        if any(-1 not in (was, size) and was != size for was, size in zip(spec.shape, shape, strict=True)):
+            return f"input '{spec.name}' has shape {list(shape)}, not {list(spec.shape)}"
+    return None
