@@ -8,6 +8,9 @@ from e2e.faults.world import World
 
 __all__ = ["SCENARIOS", "Scenario"]
 
+LATE = 300.0
+"""Seconds of the last step where something happens within it: a call that gets no answer must not outlast it."""
+
 
 async def deploy(world: World) -> None:
     """The first version, by a process that has just been started."""
@@ -23,7 +26,7 @@ async def roll_out(world: World) -> None:
 
 async def abort(world: World) -> None:
     """A person aborts at half of the traffic."""
-    await world.declare("v2", "v1", "v2")
+    await world.declare("v2", "v1", "v2", last_hold=LATE)
     await world.at("v2", 50)
     await world.act("Abort")
     await world.finished("v2", "Aborted", alone="v1")
@@ -45,7 +48,7 @@ async def scale_up(world: World) -> None:
 
 async def delete(world: World) -> None:
     """The object is deleted at half of the traffic."""
-    await world.declare("v2", "v1", "v2")
+    await world.declare("v2", "v1", "v2", last_hold=LATE)
     await world.at("v2", 50)
     await world.delete()
     while world.children():  # noqa: ASYNC110  only asking tells

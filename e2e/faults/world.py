@@ -41,10 +41,11 @@ class Wall:
         return EPOCH + asyncio.get_running_loop().time() + self.offset
 
 
-def spec_of(serve: str, *names: str, **more: Any) -> Obj:
-    """A spec whose rollouts take a minute and wait for evidence."""
+def spec_of(serve: str, *names: str, last_hold: float = HOLD, **more: Any) -> Obj:
+    """A spec whose rollouts take a minute and wait for evidence; ``last_hold`` are the seconds of the last step."""
+    holds = [*([HOLD] * (len(STEPS) - 1)), last_hold]
     rollout = {
-        "steps": [{"weight": weight, "hold": f"{HOLD}s"} for weight in STEPS],
+        "steps": [{"weight": weight, "hold": f"{hold:g}s"} for weight, hold in zip(STEPS, holds, strict=True)],
         "keepPrevious": "10s",
         "progressDeadline": "5m",
         "analysis": {

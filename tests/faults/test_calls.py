@@ -15,7 +15,7 @@ from e2e.faults.world import Wall
 
 OTHERS = tuple(fault for fault in Fault if fault is not Fault.KILL)
 
-EVERY = {"rollout": (2, 4), "scale-up": (1, 1), "deletion at 50 %": (5, 6)}
+EVERY = {"rollout": (2, 4), "scale-up": (1, 1), "deletion at 50 %": (5, 4)}
 """Kills at every so many writes, other faults at every so many calls; the rest of them is left to the command."""
 
 
