@@ -295,6 +295,16 @@ def test_expressions(text: object, harmless: bool) -> None:
     assert is_harmless_expression(text) is harmless
 
 
+@pytest.mark.parametrize("dimension", [torch.export.Dim.DYNAMIC, torch.export.Dim.AUTO, torch.export.Dim("batch")])
+@pytest.mark.parametrize("sample", [torch.zeros(2, 4), torch.zeros(4, 2).t(), torch.nn.Parameter(torch.zeros(2, 4))])
+def test_a_program_as_torch_export_saves_it_is_taken(dimension: Any, sample: torch.Tensor, tmp_path: Path) -> None:
+    # Exporting with dynamic shapes leaves attributes on the sample inputs, which are saved with the program.
+    program = torch.export.export(torch.nn.ReLU(), (sample,), dynamic_shapes=({0: dimension},))
+    torch.export.save(program, tmp_path / "model.pt2")
+    [tensor] = scan(tmp_path / "model.pt2").inputs
+    assert tensor.shape == (-1, 4)
+
+
 def test_pickles_are_read_and_never_run() -> None:
     buffer = io.BytesIO()
     torch.save((torch.ones(2, dtype=torch.bfloat16), {"a": torch.zeros(1, dtype=torch.int64)}), buffer)

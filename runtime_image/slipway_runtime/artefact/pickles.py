@@ -11,7 +11,9 @@ _ALLOWED = frozenset(
         "collections OrderedDict",
         "torch._utils _rebuild_tensor_v2",
         "torch._utils _rebuild_parameter",
+        "torch._utils _rebuild_parameter_with_state",
         "torch._tensor _rebuild_from_type_v2",
+        "torch Tensor",  # the type of a tensor with attributes, as torch.export gives sample inputs of dynamic shapes
         "torch Size",
         "torch device",
         *(
