@@ -13,7 +13,7 @@ from pathlib import Path
 from e2e.demo.manifest import MODEL, NAMESPACE
 from e2e.demo.story import Story, start_operator
 from e2e.demo.table import Screen
-from e2e.sandbox.binaries import kubectl_path
+from e2e.sandbox.binaries import helm_path, kubectl_path
 from e2e.sandbox.children import REPOSITORY_ROOT
 from e2e.sandbox.cluster import Cluster, cluster
 
@@ -51,17 +51,18 @@ async def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 
 async def _keep(running: Cluster) -> None:
-    kubectl = kubectl_path()
+    folders = ":".join(str(path.parent) for path in (kubectl_path(), helm_path(), Path(sys.executable)))
     print(f"""
 Everything goes on running until you press Ctrl-C (or end process {os.getpid()}). In another terminal:
 
-  export KUBECONFIG={running.kubeconfig} PATH={kubectl.parent}:{Path(sys.executable).parent}:$PATH
+  export KUBECONFIG={running.kubeconfig} GATEWAY={running.gateway_url}
+  export PATH={folders}:$PATH
   kubectl -n {NAMESPACE} get mdep -w
   kubectl -n {NAMESPACE} describe mdep {MODEL}
   kubectl -n {NAMESPACE} patch mdep {MODEL} --type merge -p '{{"spec":{{"serve":"v1"}}}}'
   slipway -n {NAMESPACE} status {MODEL}
   slipway -n {NAMESPACE} promote {MODEL}
-  curl -s -H 'Host: {MODEL}.{NAMESPACE}.svc.cluster.local' {running.gateway_url}/v2/models/{MODEL}
+  curl -s -H 'Host: {MODEL}.{NAMESPACE}.svc.cluster.local' $GATEWAY/v2/models/{MODEL}
   Prometheus: {running.prometheus_url}
 """)
     await asyncio.Event().wait()
