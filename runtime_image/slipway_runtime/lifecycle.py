@@ -29,7 +29,7 @@ from slipway_runtime.repository.control import ModelControl
 from slipway_runtime.repository.loader import Heap
 from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.inference import RpcInference
-from slipway_runtime.rpc.listener import RpcListener
+from slipway_runtime.rpc.listener import RpcListener, address_of
 from slipway_runtime.rpc.service import RpcService
 from slipway_runtime.serving.budget import ByteBudget
 from slipway_runtime.serving.service import Phase
@@ -179,7 +179,7 @@ class Server:
             wanted = where.grpc_port
             grpc_port = await rpc.open(where.host, where.grpc_port)
         except OSError as error:
-            text = f"cannot listen on {where.host}:{wanted}: {error.strerror}"
+            text = f"cannot listen on {address_of(where.host, wanted)}: {error.strerror}"
             raise Refusal("CannotListen", text, ExitCode.INTERNAL) from error
         journal.record("listening", host=where.host, port=port, grpc_port=grpc_port)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from slipway_runtime.fetch import client as fetch_client
 from slipway_runtime.fetch.client import Client
 from slipway_runtime.fetch.credentials import Credentials
 from slipway_runtime.fetch.listing import RemoteFile
-from slipway_runtime.fetch.store import Store
+from slipway_runtime.fetch.store import Store, default_folder
 from slipway_runtime.fetch.transfer import FetchLimits, Transfer, plain
 from slipway_runtime.refusal import ExitCode, Refusal
 
@@ -186,3 +187,14 @@ def test_https_and_no_way_back_to_http(tmp_path: Path, monkeypatch: pytest.Monke
         secure.pages["/models/m.pt"] = Answer(status=302, headers={"Location": f"{remote.url}/m"})
         with pytest.raises(Refusal, match="redirect from https to http"):
             store.fetch(f"{secure.url}/models/m.pt", "")
+
+
+def test_where_nothing_can_be_written_models_can_still_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    monkeypatch.delenv("SLIPWAY_MODEL_DIR", raising=False)
+    assert default_folder().name == "slipway-models"
+    monkeypatch.setenv("SLIPWAY_MODEL_DIR", "/models")
+    assert default_folder() == Path("/models")

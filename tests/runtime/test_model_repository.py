@@ -284,6 +284,14 @@ def test_all_models_of_the_start_have_to_be_ready(tmp_path: Path) -> None:
         assert server.ask("GET", "/v2/health/ready")[0] == 200
 
 
+def test_a_refusal_at_the_start_says_which_model(tmp_path: Path) -> None:
+    good, bad = model(write(tmp_path / "a", 2), "good"), model(tmp_path / "bad", "bad", "v2")
+    with RepositoryServer(good, bad, rules=FIXED) as server:
+        assert str(server.failure).startswith("ArtefactNotFound: model 'bad' version 'v2': there is no model at")
+    with RepositoryServer(bad, rules=FIXED) as server:
+        assert str(server.failure).startswith("ArtefactNotFound: there is no model at")
+
+
 def test_what_changes_on_disk_is_followed(tmp_path: Path) -> None:
     write(tmp_path / "a", 2)
     (tmp_path / "b").mkdir()

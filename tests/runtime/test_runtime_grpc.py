@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ import pytest
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from slipway_runtime.rpc.inference import RpcInference
+from slipway_runtime.rpc.listener import address_of
 from slipway_runtime.serving.service import Phase
 from slipway_runtime.settings import Limits
 from slipway_runtime.tensors.datatypes import Datatype
@@ -391,3 +393,9 @@ def test_answers_to_grpc_are_repeated_too() -> None:
                 20
             )
     assert offered == [([[1.0, 2.0]], [[1.0, 2.0]], "a", "Bearer t")]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_hosts_are_written_as_grpc_reads_them(host: str) -> None:
+    found = grpc.server(ThreadPoolExecutor(1)).add_insecure_port(address_of(host, 0))
+    assert found > 0

@@ -26,7 +26,15 @@ from slipway_runtime.refusal import ExitCode, Refusal
 
 def default_folder() -> Path:
     """``$SLIPWAY_MODEL_DIR``, or a folder below that for temporary files."""
-    return Path(os.environ.get("SLIPWAY_MODEL_DIR") or Path(tempfile.gettempdir()) / "slipway-models")
+    said = os.environ.get("SLIPWAY_MODEL_DIR")
+    if said:
+        return Path(said)
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:
+        # Nothing can be written anywhere: many models need no folder, and others say what they miss.
+        temporary = "/tmp"  # noqa: S108 - only its name; what is put there is made by the store
+    return Path(temporary) / "slipway-models"
 
 
 @dataclass(frozen=True)

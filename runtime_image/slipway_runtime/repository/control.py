@@ -83,13 +83,15 @@ class ModelControl:
         watch = None if self._rules.watch is None else Watch(self._catalogue, self._follow, self._rules.watch)
         if watch is not None:
             await watch.begin()
-        for models in self._catalogue.entries().values():
-            for model in models:
-                try:
-                    await self._bring(self._source(model))
-                except Refusal:
-                    if not self._rules.lasting:
-                        raise
+        told = [model for models in self._catalogue.entries().values() for model in models]
+        for model in told:
+            try:
+                await self._bring(self._source(model))
+            except Refusal as refusal:
+                if self._rules.lasting:
+                    continue
+                which = f"model '{model.name}' version '{model.version}': " if len(told) > 1 else ""
+                raise Refusal(refusal.reason, f"{which}{refusal.text}", refusal.code) from refusal
         if watch is not None:
             self._task(watch.run())
 

@@ -17,6 +17,11 @@ _PINGS = (
 )
 
 
+def address_of(host: str, port: int) -> str:
+    """The address as gRPC reads it: a host of IPv6 stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class RpcListener:
     """Takes calls until told to stop, and lets them end."""
 
@@ -38,7 +43,7 @@ class RpcListener:
     async def open(self, host: str, port: int) -> int:
         """Listen; gives the port (of interest when ``port`` was 0). Raises OSError."""
         try:
-            bound: int = self._server.add_insecure_port(f"{host}:{port}")
+            bound: int = self._server.add_insecure_port(address_of(host, port))
         except RuntimeError as error:
             raise OSError(0, str(error)) from error
         await self._server.start()
