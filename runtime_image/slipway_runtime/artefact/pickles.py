@@ -32,6 +32,9 @@ _DTYPES = frozenset(
     )
 )  # fmt: skip
 _STRINGS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "STRING", "BINSTRING", "SHORT_BINSTRING")
+_GETS, _PUTS = ("GET", "BINGET", "LONG_BINGET"), ("PUT", "BINPUT", "LONG_BINPUT")
+_NEUTRAL = ("PROTO", "FRAME")
+"""Opcodes that leave the stack as it is."""
 
 
 def foreign_globals(data: bytes) -> list[str]:
@@ -58,18 +61,51 @@ def foreign_globals(data: bytes) -> list[str]:
 
 def _foreign_in_pickle(data: bytes) -> list[str]:
     found: list[str] = []
-    strings: list[str] = []
+    operands = _Operands()
     try:
         for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in _STRINGS:
-                strings.append(str(argument))
-            elif opcode.name == "GLOBAL":
+            if opcode.name == "GLOBAL":
                 found.append(str(argument))
             elif opcode.name == "STACK_GLOBAL":
-                # Its two operands may come through the memo; without them it is not known, so foreign.
-                found.append(" ".join(strings[-2:]) if len(strings) > 1 else "something unnamed")
+                found.append(operands.name)
             elif opcode.name in ("INST", "OBJ", "EXT1", "EXT2", "EXT4"):
                 found.append(opcode.name)
+            operands.see(opcode.name, argument)
     except Exception:
         return ["something unreadable"]
     return [name for name in found if name not in _ALLOWED and name not in _DTYPES]
+
+
+class _Operands:
+    """What the last two opcodes pushed, if that is known: texts, written out or taken from the memo.
+
+    An opcode between them, or between them and the one that uses them, may have put anything in their place. So what is
+    not known for certain has no name that is allowed.
+    """
+
+    def __init__(self) -> None:
+        self._pushed: list[str | None] = []
+        self._memo: dict[int, str | None] = {}
+
+    @property
+    def name(self) -> str:
+        """Module and name that a STACK_GLOBAL would look up."""
+        module, name = self._pushed[-2:] if len(self._pushed) > 1 else (None, None)
+        return "something unnamed" if module is None or name is None else f"{module} {name}"
+
+    def see(self, opcode: str, argument: object) -> None:
+        """Take in one opcode."""
+        if opcode in _STRINGS:
+            self._pushed.append(str(argument))
+        elif opcode in _GETS:
+            self._pushed.append(self._memo.get(_index(argument)))
+        elif opcode == "MEMOIZE":
+            self._memo[len(self._memo)] = self._pushed[-1] if self._pushed else None
+        elif opcode in _PUTS:
+            self._memo[_index(argument)] = self._pushed[-1] if self._pushed else None
+        elif opcode not in _NEUTRAL:
+            self._pushed.clear()
+
+
+def _index(argument: object) -> int:
+    return int(str(argument))
