@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload bench-operator soak generate manifests docs clean
+.PHONY: help setup demo test check format unit integration e2e bench-scaling bench-safety bench-rollouts bench-runtime bench-reload bench-operator soak generate locks sbom manifests docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,6 +17,7 @@ $(STAMP): pyproject.toml
 	  "$(PYTHON)" -m venv $(VENV) 2>/dev/null \
 	  || { rm -rf $(VENV); apt-get update -q && apt-get install -q -y python3-venv && "$(PYTHON)" -m venv $(VENV); }; \
 	fi
+	@echo "Setting up, once: about 3 GB below $(CURDIR), a few minutes, most of them for torch without a sign of life."
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m e2e.sandbox.binaries
@@ -29,12 +30,13 @@ demo: setup ## Roll out a real model in a sandbox on this machine (KEEP=1 leaves
 test: check unit integration e2e ## Everything: static checks, unit, integration and end-to-end tests
 	@$(BIN)/coverage combine --quiet 2>/dev/null; $(BIN)/coverage report --sort=cover | tail -n 25
 
-check: setup ## Static checks: ruff, mypy, import-linter, hadolint
+check: setup ## Static checks: ruff, mypy, import-linter, hadolint, known vulnerabilities
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy operator/slipway runtime_image/slipway_runtime charts/deploy e2e tests
 	$(BIN)/lint-imports
 	$(BIN)/hadolint operator/Dockerfile runtime_image/Dockerfile
+	$(BIN)/python -m e2e.supply.audit
 
 unit: setup ## Unit, property and recorded-wire tests
 	$(BIN)/coverage run -m pytest -m 'not integration and not e2e' -q
@@ -69,6 +71,14 @@ soak: setup ## Random edits and faults under load, with invariants checked all t
 generate: setup ## Write the generated files: CRD, API reference, runbook, metrics
 	$(BIN)/python -m slipway.cli.pages
 	$(BIN)/python -m tests.rights.page
+
+locks: setup ## Write the locks (exact versions with hashes) and the page of licences anew
+	$(BIN)/python -m tests.chart.pins
+	$(BIN)/python -m e2e.supply.locks
+	$(BIN)/python -m e2e.supply.licences
+
+sbom: setup ## Write bills of materials (CycloneDX) of the images into build/
+	$(BIN)/python -m e2e.supply.sbom
 
 manifests: setup ## Write charts/deploy/manifests/slipway.yaml, the chart as plain manifests (VALUES=file sets values)
 	$(BIN)/python -m charts.deploy.render $(VALUES)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from packaging.utils import canonicalize_name
 
+from e2e.supply.locks import RUNTIME_LOCK
 from tests.chart import dockerfile, pins
 from tests.chart.dockerfile import PREFIX, REPOSITORY, Build
 
@@ -103,9 +104,8 @@ def test_every_package_is_pinned_within_what_pyproject_asks_for(image: str) -> N
 
 
 def test_the_runtime_installs_all_its_extras_but_those_for_exports() -> None:
-    text = RUNTIME.read_text()
     extras = set(pins.EXTRAS["runtime_image"])
-    assert {name for name in extras if f"'{name}'" in text} == extras
+    assert set(RUNTIME_LOCK.extras) == extras
     everything = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {name for name in everything if name.startswith("runtime")} == extras | {"runtime-export"}
 
@@ -154,4 +154,4 @@ def test_a_build_for_gpus_refuses_a_torch_for_cpus_and_the_other_way_round(tmp_p
     other = "cuda" if HERE == "cpu" else "cpu"
     with pytest.raises(subprocess.CalledProcessError) as caught:
         Build(RUNTIME, tmp_path, {"ACCELERATOR": other}).run()
-    assert "torch.version.cuda is None" in caught.value.cmd[-1]
+    assert "(cuda is None) != " in caught.value.cmd[-1]

@@ -1,0 +1,1 @@
+"""What the project is made of: locked dependencies with hashes, their licences, known faults and bills of materials."""
