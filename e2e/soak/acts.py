@@ -6,7 +6,7 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,16 @@ from e2e.sandbox.controllers.client import MERGE_PATCH, PODS, ApiError, Obj
 from e2e.soak.pair import Pair
 from tests.integration.bench import MODEL_DEPLOYMENTS, Bench
 
-__all__ = ["ACTS", "MAIN", "MOST_REPLICAS", "SETTLE", "VISITOR", "Scene", "Window"]
+__all__ = ["ACTS", "BAD", "MAIN", "MOST_REPLICAS", "SETTLE", "VISITOR", "Scene", "Window"]
 
 MAIN, VISITOR = "main", "visitor"
 """The ModelDeployment under load, and the one that comes and goes."""
 GOOD = ("v1", "v2", "v3")
+BAD = "bad"
+"""The version whose answers are errors: a check has to find that out."""
 MOST_REPLICAS = 3
+ERRORS = {"name": "errors", "metric": "errorRate", "maxRatio": 1.5, "maxValue": "0.3"}
+"""Wide bounds, so that some dozens of requests are enough for a verdict."""
 SETTLE = 2.0
 """Seconds, longer than the mesh is ever late."""
 LATEST_MESH = 0.8
@@ -53,14 +57,9 @@ class Scene:
     windows: list[Window] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def later(self, work: Awaitable[None]) -> None:
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else."""
-
-        async def run() -> None:
-            await work
-
-        task = asyncio.create_task(run())
-        self.tasks.add(task)
+        self.tasks.add(asyncio.create_task(work))
 
     async def ready_pods(self, name: str) -> dict[str, list[Obj]]:
         """Pods that are ready and stay, by revision."""
@@ -80,21 +79,26 @@ def _stays_ready(pod: Obj) -> bool:
 
 def declared(scene: Scene, name: str, serve: str) -> dict[str, Any]:
     """Three good versions, one that answers half of all requests with errors, and one that never loads."""
-    artefacts = {"v1": "good-1", "v2": "good-2", "v3": "good-1", "bad": "failing", "broken": "corrupt"}
+    artefacts = {"v1": "good-1", "v2": "good-2", "v3": "good-1", BAD: "failing", "broken": "corrupt"}
     names = artefacts if name == MAIN else GOOD[:2]
     return scene.bench.declare(
         name,
         *(scene.bench.version(version, artefacts[version]) for version in names),
         serve=serve,
         traffic={"settle": f"{SETTLE:g}s"},
-        rollout={"steps": [{"weight": 25, "hold": "2s"}, {"weight": 50, "hold": "2s"}], "progressDeadline": "40s"},
+        rollout={
+            "steps": [{"weight": 25, "hold": "2s"}, {"weight": 50, "hold": "2s"}],
+            "progressDeadline": "40s",
+            # The visitor has no requests to judge by.
+            "analysis": {"interval": "1s", "checks": [ERRORS] if name == MAIN else []},
+        },
         autoscaling={"maxReplicas": MOST_REPLICAS},
     )
 
 
 async def serve_another(scene: Scene) -> str:
     """Serve a version drawn, most times a good one."""
-    version = scene.draw.choice((*GOOD, *GOOD, "bad", "broken"))
+    version = scene.draw.choice((*GOOD, *GOOD, BAD, "broken"))
     await scene.bench.patch(MAIN, {"serve": version})
     return version
 
@@ -130,8 +134,10 @@ async def retune(scene: Scene) -> str:
 
 
 async def act(scene: Scene) -> str:
-    """What a person may ask for."""
+    """What a person may ask for; nobody promotes a version that answers with errors."""
     verb = scene.draw.choice(("Abort", "Promote", "Pause", "Resume", "Retry"))
+    if verb == "Promote" and (await scene.bench.get(MODEL_DEPLOYMENTS, MAIN))["spec"].get("serve") == BAD:
+        return "nothing"
     action = {"id": uuid.UUID(int=scene.draw.getrandbits(128)).hex, "verb": verb, "by": "soak"}
     path = MODEL_DEPLOYMENTS.path(scene.bench.namespace, MAIN, "status")
     await scene.bench.client.request("PATCH", path, {"status": {"action": action}}, content_type=MERGE_PATCH)

@@ -13,7 +13,7 @@ from e2e.bench.valve import Valve
 from e2e.demo.load import Answer
 from e2e.sandbox.cluster import Sandbox
 from e2e.sandbox.controllers.client import NAMESPACES, ApiError
-from e2e.soak.acts import ACTS, MAIN, VISITOR, Scene, declared
+from e2e.soak.acts import ACTS, BAD, MAIN, VISITOR, Scene, declared
 from e2e.soak.pair import USERS, Pair
 from e2e.soak.report import Report
 from e2e.soak.witnesses import Watchman, disagreements, grown, lost, orphans, two_writers
@@ -130,6 +130,8 @@ async def _count_rollouts(scene: Scene, report: Report) -> None:
                 if entry["id"] not in seen:
                     seen.add(entry["id"])
                     report.rollouts[entry["outcome"]] += 1
+                    if (entry["to"], entry["outcome"]) == (BAD, "Promoted"):
+                        report.problems.append(f"a bad version was promoted: {entry}")
         await asyncio.sleep(1.0)
 
 

@@ -14,14 +14,12 @@ from slipway.kube.kinds import CHILDREN, POD
 from e2e.bench.operator_load.following import Following
 from e2e.demo.load import Answer
 from e2e.sandbox.controllers.client import DEPLOYMENTS, ApiError, Obj, Resource
-from e2e.soak.acts import MAIN, MOST_REPLICAS, OWNER, Scene, Window
+from e2e.soak.acts import BAD, MAIN, MOST_REPLICAS, OWNER, Scene, Window
 from e2e.soak.pair import Sample
 from tests.integration.bench import DESTINATION_RULES, VIRTUAL_SERVICES
 
 __all__ = ["Watchman", "disagreements", "grown", "lost", "orphans", "two_writers"]
 
-BAD = "bad"
-"""The version whose answers are errors; that it is found out is what a rollout is for."""
 REFUSED = 500
 YOUNG = 30.0
 """Seconds until a process has taken what it needs."""

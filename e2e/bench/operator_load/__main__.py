@@ -28,7 +28,9 @@ async def _run(plan: Plan) -> Report:
     folder = REPOSITORY_ROOT / ".slipway" / "operator-load"
     shutil.rmtree(folder, ignore_errors=True)
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    async with HollowCluster(folder, users=(User(OPERATOR),), assets=Path(assets) if assets else None) as cluster:
+    async with HollowCluster(
+        folder, users=(User(OPERATOR),), assets=Path(assets) if assets else None, mesh=False, telemetry=False
+    ) as cluster:
         return await Course(cluster, folder, plan).run()
 
 
