@@ -71,6 +71,13 @@ def _whole(minimum: int) -> type:
     return parse  # type: ignore[return-value]
 
 
+def _tolerance(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of 0 or more")
+    return value
+
+
 def _port(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= value <= _LAST_PORT:
@@ -110,8 +117,8 @@ def _add_verify(verify: argparse.ArgumentParser) -> None:
 
 
 def _add_comparison(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rtol", type=float, default=1e-3)
-    parser.add_argument("--atol", type=float, default=1e-5)
+    parser.add_argument("--rtol", type=_tolerance, default=1e-3)
+    parser.add_argument("--atol", type=_tolerance, default=1e-5)
     parser.add_argument("--inputs", default="", help="declared inputs, as for serve")
     parser.add_argument("--outputs", default="", help="declared outputs, as for serve")
 

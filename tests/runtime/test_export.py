@@ -152,3 +152,31 @@ def test_a_precision_that_strays_is_a_warning(tmp_path: Path, capfdbinary: pytes
     lines = [json.loads(line) for line in capfdbinary.readouterr().err.splitlines()]
     (line,) = (one for one in lines if one["event"] == "precision-compared")
     assert line["beyond_tolerance"] and line["level"] == "warning"
+
+
+COUNTER = """class Counter:
+    def predict(self, inputs):
+        yield from ({"y": inputs["x"] + k} for k in range(PARTS))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code", "words"),
+    [
+        ("2", "2", ExitCode.OK, "y "),
+        ("2", "3", 1, "NO 2 against 3"),
+        ("0", "0", ExitCode.BAD_ARGUMENTS, "NothingCompared"),
+    ],
+)
+def test_all_parts_of_an_answer_are_compared(
+    tmp_path: Path, first: str, second: str, code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, parts in zip(folders, (first, second), strict=True):
+        folder.mkdir()
+        (folder / "code.py").write_text(COUNTER.replace("PARTS", parts))
+        given = {"datatype": "FP32", "shape": [-1]}
+        config = {"handler": "code.py", "inputs": [{"name": "x"} | given], "outputs": [{"name": "y"} | given]}
+        (folder / "config.yaml").write_text(json.dumps(config))
+    assert main(["verify", *map(str, folders)]) == code
+    assert words in "".join(capfd.readouterr())

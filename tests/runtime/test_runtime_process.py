@@ -273,6 +273,8 @@ COMMAND = ["serve", "--model-name", "m", "--model-version", "v1", "--uri", "file
         ["serve"],
         ["digest", "/nowhere"],
         ["serve", "--model-name", "stats"],
+        ["verify", "a", "b", "--atol", "nan"],
+        ["verify", "a", "b", "--rtol", "-1"],
         [*COMMAND, "--http-port", "65536"],
         [*COMMAND, "--grpc-port", "-1"],
         [*COMMAND, "--tenants", '{"heeder": "x"}'],

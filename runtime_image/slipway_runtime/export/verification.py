@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from slipway_runtime.artefact.arrival import arrived
 from slipway_runtime.models.contract import align_names
@@ -19,12 +21,14 @@ from slipway_runtime.models.settling import LoadedModel
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import InferRequest, check_against
 from slipway_runtime.refusal import ExitCode, Refusal
+from slipway_runtime.serving.streaming import StreamingModel
 from slipway_runtime.serving.warmup import read_goldens
 from slipway_runtime.settings import ModelSettings
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor
 
 _ROWS = (1, 3)
+_MOST_PARTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -70,31 +74,42 @@ def verify(
     with arrived(reference) as first:
         exact, first_digest = load(first, reference), first.digest
         requests = _requests(exact, goldens)
-        expected = [_answer(exact.program, one, "A") for one in requests]
+        expected = [_parts(exact.program, one, "A") for one in requests]
     with arrived(other) as second:
         program, second_digest = load(second, other).program, second.digest
         own = _renaming(exact.program.signature, program.signature)
         asked = [tuple(_called(own.get(one.name, one.name), one) for one in request) for request in requests]
         found: list[Difference] = []
         renamed: dict[str, str] = {}
-        for request, outputs in zip(asked, expected, strict=True):
-            answer = _answer(program, request, "B")
-            names = _by_order(outputs, answer)
-            renamed |= {name: own for own, name in names.items()}
-            answer = tuple(_called(names.get(one.name, one.name), one) for one in answer)
-            found += differences(outputs, answer, tolerance)
+        for request, parts in zip(asked, expected, strict=True):
+            answers = _parts(program, request, "B")
+            if len(answers) != len(parts):
+                text = f"{len(parts)} against {len(answers)}"
+                found.append(Difference("number of parts", np.inf, np.inf, False, text))
+            for outputs, answer in zip(parts, answers, strict=False):
+                names = _by_order(outputs, answer)
+                renamed |= {name: own for own, name in names.items()}
+                found += differences(
+                    outputs, [_called(names.get(one.name, one.name), one) for one in answer], tolerance
+                )
+    if not found:
+        text = "both models answer these requests with nothing: give --goldens"
+        raise Refusal("NothingCompared", text, ExitCode.BAD_ARGUMENTS)
     if written is not None:
-        _write(written, goldens_document(requests, expected))
+        _write(written, goldens_document(requests, [parts[0] if parts else () for parts in expected]))
     return Verification(len(requests), tuple(worst(found)), first_digest, second_digest, tuple(renamed.items()))
 
 
-def _answer(model: Model, request: Tensors, which: str) -> tuple[Tensor, ...]:
+def _parts(model: Model, request: Tensors, which: str) -> list[tuple[Tensor, ...]]:
+    """The answer: one part, or all that a model which streams gives. Raises Refusal."""
     try:
         check_against(model.signature, InferRequest(request))
     except RequestFailure as failure:
         raise Refusal("RequestRefused", f"{which} does not take the request: {failure.text}") from failure
     try:
-        return model.infer(request)
+        if model.signature.streams:
+            return list(islice(cast(StreamingModel, model).stream(request, {}), _MOST_PARTS))
+        return [model.infer(request)]
     except Exception as error:
         text = str(error).strip().rpartition("\n")[2][:500]
         raise Refusal("ModelFailed", f"{which} fails on a request: {type(error).__name__}: {text}") from error
