@@ -105,7 +105,13 @@ def test_the_namespace_is_that_of_the_context(kubeconfig: Path) -> None:
     assert current_namespace({"KUBECONFIG": str(kubeconfig) + "-none"}) == "default"
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["promote"], ["render"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["fly"], ["promote"], ["render"], ["promote", ""], ["explain", ""]),
+        *(["abort", "m", "--wait", "--timeout", timeout] for timeout in ("soon", "nan", "inf", "-1")),
+    ],
+)
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

@@ -1,6 +1,7 @@
 """The command line: the operator itself, and what people and pipelines ask of it."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -122,12 +123,25 @@ def _add_actions(commands: _Subcommands) -> None:
         parser.add_argument("--reason", default="", help="why, for the record")
         parser.add_argument("--by", default="", help="who asks (default: the user that runs the command)")
         parser.add_argument("--wait", action="store_true", help="wait for the operator's answer")
-        parser.add_argument("--timeout", type=float, default=60.0, help="longest wait in seconds (default: 60)")
+        parser.add_argument("--timeout", type=_seconds, default=60.0, help="longest wait in seconds (default: 60)")
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait")
+    return number
+
+
+def _word(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty (an unset variable?)")
+    return text
 
 
 def _named(commands: _Subcommands, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text)
-    parser.add_argument("name", metavar="NAME", help="name of the ModelDeployment")
+    parser.add_argument("name", metavar="NAME", type=_word, help="name of the ModelDeployment")
     _add_namespace(parser)
     return parser
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from kubernetes.aio.config import ConfigException, list_kube_config_contexts
+from yaml import YAMLError
 
 from slipway.api import errors
 from slipway.kube import failures
@@ -42,12 +43,18 @@ def in_users_terms() -> Iterator[None]:
 
 
 def current_namespace(environment: Mapping[str, str] | None = None) -> str:
-    """The namespace of the kubeconfig's current context, else the pod's own, else ``default``."""
+    """The namespace of the kubeconfig's current context, else the pod's own, else ``default``.
+
+    What is wrong with a kubeconfig is told by whoever connects with it.
+    """
     environment = os.environ if environment is None else environment
     if not environment.get("KUBECONFIG") and OWN_NAMESPACE.exists():
         return OWN_NAMESPACE.read_text().strip()
-    try:
-        _, active = list_kube_config_contexts(environment.get("KUBECONFIG") or None)
-    except (ConfigException, OSError):
+    paths = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
         return "default"
-    return str(active["context"].get("namespace") or "default")
+    try:
+        _, active = list_kube_config_contexts(paths)
+        return str(active["context"].get("namespace") or "default")
+    except (AttributeError, ConfigException, KeyError, OSError, TypeError, ValueError, YAMLError):
+        return "default"

@@ -10,6 +10,7 @@ import aiohttp
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
 
 __all__ = ["Answer", "ApiTransport", "Call", "Transport", "load_configuration"]
 
@@ -53,9 +54,13 @@ class ApiTransport:
     """The transport over ``kubernetes.aio``: its TLS, proxies and credentials, with tokens read anew as they rotate."""
 
     def __init__(self, configuration: Configuration) -> None:
+        """Raises :class:`kubernetes.aio.config.ConfigException` for certificates that cannot be used."""
         configuration.retries = None
         self._configuration = configuration
-        self._client = ApiClient(configuration)
+        try:
+            self._client = ApiClient(configuration)
+        except (OSError, ValueError) as error:
+            raise ConfigException(f"the certificates of the configuration cannot be used: {error}") from error
         self._client.user_agent = "slipway"
 
     async def send(self, call: Call) -> Answer:
@@ -94,7 +99,13 @@ async def load_configuration(environment: Mapping[str, str] | None = None) -> Co
                 f"this pod has no use of its service account (is automountServiceAccountToken false?): {error}"
             ) from error
         return configuration
-    loader = await load_kube_config(config_file=_kubeconfig(explicit), client_configuration=configuration)
+    paths = _kubeconfig(explicit)
+    try:
+        loader = await load_kube_config(config_file=paths, client_configuration=configuration)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, YAMLError) as error:
+        # The loader trusts the file to have the shape of a kubeconfig.
+        detail = f"{type(error).__name__}: {error}"
+        raise ConfigException(f"{paths} cannot be read as a kubeconfig: {detail}") from error
     _keep_fresh(configuration, loader)
     return configuration
 
