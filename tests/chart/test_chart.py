@@ -116,6 +116,8 @@ def test_what_is_not_restricted_is_found() -> None:
 @pytest.mark.parametrize(
     ("values", "where"),
     [
+        ({"fullnameOverride": "Models"}, "fullnameOverride"),
+        ({"nameOverride": "1st"}, "nameOverride"),
         ({"prometheus": {"url": "http://p"}}, "prometheus"),
         ({"prometheusUrl": "prometheus:9090"}, "/prometheusUrl"),
         ({"image": {"digest": "latest"}}, "/image/digest"),

@@ -14,6 +14,7 @@ from slipway.cli import main
 from e2e.sandbox.binaries import kubectl_path
 from tests.api.cases import with_two
 from tests.api.server import OBJECTS, Api, serving_api
+from tests.cli.test_views import Terminal
 
 pytestmark = pytest.mark.integration
 
@@ -139,6 +140,18 @@ async def test_all_objects_and_the_notations(api: Api, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["name"] == "sentiment"
     assert await run("history", "sentiment", "-o", "yaml") == 0
     assert yaml.safe_load(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(("notation", "coloured"), [("text", True), ("json", False), ("yaml", False)])
+async def test_documents_for_programs_have_no_colours_on_terminals_either(
+    api: Api, notation: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert await run("status", "sentiment", "-o", notation) == 0
+    assert ("\x1b[" in terminal.getvalue()) is coloured
 
 
 async def test_kubectl_finds_the_plugin(api: Api, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def show(view: View) -> int:
 async def _show(view: View, screen: Screen) -> None:
     namespace = view.namespace or current_namespace()
     async with connected() as client:
+        screen.colours &= view.output == "text"
         if view.watch:
             await watch(lambda: _text(client, view, namespace), screen)
         screen.show(await _text(client, view, namespace))

@@ -28,7 +28,8 @@ class Screen:
         self._file = file or sys.stdout
         environment = os.environ if environment is None else environment
         self.is_terminal = self._file.isatty() and environment.get("TERM") != "dumb"
-        self._colours = self.is_terminal and not environment.get("NO_COLOR")
+        self.colours = self.is_terminal and not environment.get("NO_COLOR")
+        """Whether words are painted; documents for programs are not."""
 
     def show(self, text: str) -> None:
         """Print a text."""
@@ -41,6 +42,6 @@ class Screen:
         self.show(text)
 
     def _painted(self, text: str) -> str:
-        if not self._colours:
+        if not self.colours:
             return text
         return _WORDS.sub(lambda match: f"{_COLOURS[match.group()]}{match.group()}{_OFF}", text)
