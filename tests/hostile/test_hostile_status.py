@@ -35,7 +35,7 @@ def test_garbled_statuses_pass_the_schema() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_whatever_stands_in_status_the_stable_version_is_served_in_the_end(seed: int) -> None:
     status = garbled(seed)
 
