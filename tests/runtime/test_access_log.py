@@ -21,6 +21,7 @@ from slipway_runtime import journal
 from slipway_runtime.metrics.sheet import Sheet
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.serving.tenants import Share, TenantRules
+from slipway_runtime.settings import Limits
 from slipway_runtime.telemetry.access_log import AccessLog, line
 from slipway_runtime.telemetry.observer import Observer
 from slipway_runtime.telemetry.outbox import Outbox
@@ -108,6 +109,19 @@ def test_a_request_has_its_line(tmp_path: Path) -> None:
         "id": "mine",
         "tenant": "shop",
     }
+
+
+def test_a_request_that_is_refused_is_logged_for_its_model(tmp_path: Path) -> None:
+    with logging(tmp_path / "log", limits=Limits(max_request_bytes=1000)) as log:
+        for path, body, status in ((INFER, b"{", 400), (INFER, b" " * 1001, 413), ("/v2/models/no/infer", BODY, 404)):
+            assert fetch(log.server.address, "POST", path, body)[0] == status
+        with triton_grpc.InferenceServerClient(log.server.grpc_address) as client:
+            tensor = triton_grpc.InferInput("unknown", [1, 1], "FP32").set_data_from_numpy(np.ones((1, 1), np.float32))
+            with pytest.raises(InferenceServerException):
+                client.infer("my model", [tensor])
+        found = log.await_lines(4)
+    assert [line["model"] for line in found] == ["my model", "my model", "", "my model"]
+    assert [line["version"] for line in found] == ["v1", "v1", "", "v1"]
 
 
 def test_a_tenant_is_named_and_its_token_is_not_logged(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class RpcInference:
         except RequestFailure as failure:
             # With one model there is no doubt whose client is mistaken.
             if (sole := self._repository.sole) is not None:
-                sole.request_began()
+                sole.request_began(named=False)
                 sole.request_ended(int(failure.status), _is_shadow(metadata), 0.0)
             raise
 

@@ -21,6 +21,7 @@ from slipway_runtime.serving.executor import Instance
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.serving.streaming import StreamRunner
 from slipway_runtime.serving.trial import Trial
+from slipway_runtime.telemetry.watch import CURRENT
 
 _PATIENCE = 60.0
 """Seconds in the model after which an executor counts as stuck, unless requests have longer."""
@@ -168,10 +169,15 @@ class ModelService:
                 return True
         return False
 
-    def request_began(self) -> None:
-        """A request for this model is here: the model is kept until ``request_ended``."""
+    def request_began(self, *, named: bool = True) -> None:
+        """A request for this model is here: the model is kept until ``request_ended``.
+
+        ``named``: it said so itself, and the log says it as well, whatever becomes of the request.
+        """
         self._pending += 1
         self.metrics.in_flight.add()
+        if named and (watch := CURRENT.get()) is not None:
+            watch.admitted(self.name, self.version, watch.protocol_id)
 
     def request_ended(self, code: int, shadow: bool, seconds: float) -> None:
         """The request was answered with ``code`` after ``seconds``, or given up."""
