@@ -100,7 +100,8 @@ class Pair:
                 pid = child.process.pid
                 with contextlib.suppress(OSError, KeyError):
                     age = loop.time() - begun.setdefault(pid, loop.time())
-                    self.samples.setdefault(pid, []).append(_sample_of(pid, age))
+                    sample = _sample_of(pid, age)
+                    self.samples.setdefault(pid, []).append(sample)
             await asyncio.sleep(BETWEEN)
 
     def signal(self, name: str, number: signal.Signals) -> None:

@@ -188,7 +188,7 @@ def grown(samples: dict[int, list[Sample]]) -> tuple[list[str], float]:
     """Operator processes that went on growing, and the most memory that any had in MiB."""
     found, most = [], 0.0
     for pid, history in samples.items():
-        most = max(most, *(one.megabytes for one in history))
+        most = max([most, *(one.megabytes for one in history)])
         grown_up = [one for one in history if one.age > YOUNG]
         if grown_up and grown_up[-1].megabytes - grown_up[0].megabytes > MOST_GROWTH:
             found.append(f"process {pid} grew from {grown_up[0].megabytes:.0f} to {grown_up[-1].megabytes:.0f} MiB")

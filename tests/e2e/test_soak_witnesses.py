@@ -81,6 +81,7 @@ def test_a_process_that_goes_on_growing_is_found():
     problems, _ = grown({1: history(60, 100, 110, 151)})
     assert problems == ["process 1 grew from 110 to 151 MiB"]
     assert len(grown({1: history(60, files=500)})[0]) == 1
+    assert grown({1: []}) == ([], 0.0)
 
 
 def test_weights_are_those_of_the_route_that_unpinned_requests_take():
