@@ -1,4 +1,4 @@
-"""Hostile objects in the sandbox's API server: what the operator makes of them is taken, or a condition says why not."""
+"""Hostile objects in the sandbox's API server: what comes of them is taken, or a condition says why not."""
 
 import asyncio
 import re

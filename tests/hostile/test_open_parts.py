@@ -24,6 +24,7 @@ def problems(**runtime: Any) -> list[str]:
         ({"metadata": []}, "spec.runtime.podTemplate.metadata: must be an object, as in a Pod"),
         ({"metadata": {"labels": ["a"]}}, "podTemplate.metadata.labels: must be an object of texts, as in a Pod"),
         ({"metadata": {"annotations": {"a": 5}}}, "podTemplate.metadata.annotations: must be an object of texts"),
+        ({"spec": {"containers": "server"}}, "podTemplate.spec.containers: must be a list, as in a Pod"),
         ({"spec": {"containers": [5]}}, "podTemplate.spec.containers[0]: must be an object with name, as in a Pod"),
         (
             {"spec": {"volumes": [{"name": "a"}, {"name": {}}]}},
@@ -38,6 +39,12 @@ def problems(**runtime: Any) -> list[str]:
 def test_a_pod_template_of_another_shape_names_the_field(template: dict[str, Any], said: str) -> None:
     (problem,) = problems(podTemplate=template)
     assert said in problem
+
+
+@pytest.mark.parametrize("engine", ["slipway", "triton", "vllm", "custom"])
+@pytest.mark.parametrize("template", PLAUSIBLE["podTemplate"])
+def test_no_template_breaks_the_rules_that_look_into_it(template: dict[str, Any], engine: str) -> None:
+    problems(podTemplate=template, engine=engine)
 
 
 def test_a_version_of_its_own_names_the_version() -> None:

@@ -7,6 +7,7 @@ force.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slipway.api.open_parts import containers_of
 from slipway.api.problems import FieldValue, Problem, fields_of
 from slipway.api.rollout import MetricKind, Strategy
 from slipway.api.spec import ModelDeploymentSpec
@@ -109,10 +110,7 @@ def _image(spec: ModelDeploymentSpec) -> Iterator[Problem]:
 
 
 def _names_image(template: Mapping[str, Any] | None) -> bool:
-    containers = ((template or {}).get("spec") or {}).get("containers") or ()
-    return any(
-        isinstance(item, Mapping) and item.get("name") == _SERVER and bool(item.get("image")) for item in containers
-    )
+    return any(item.get("name") == _SERVER and bool(item.get("image")) for item in containers_of(template))
 
 
 def _problem(field: str, message: str) -> Problem:

@@ -9,7 +9,7 @@ from typing import Any
 from slipway.api.problems import Problem
 from slipway.api.spec import ModelDeploymentSpec
 
-__all__ = ["MERGE_KEYS", "key_of", "misshapen"]
+__all__ = ["MERGE_KEYS", "containers_of", "key_of", "misshapen"]
 
 MERGE_KEYS = {
     "containers": "name",
@@ -30,6 +30,13 @@ def key_of(item: Any, key: str) -> str | int | None:
     """What tells an item of a list from the others; None for what has no such key, or nonsense there."""
     found = item.get(key) if isinstance(item, Mapping) else None
     return found if isinstance(found, str | int) else None
+
+
+def containers_of(template: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """The containers of a ``podTemplate``, of whatever shape it is: old revisions may hold any."""
+    spec = (template or {}).get("spec")
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    return [item for item in containers if isinstance(item, Mapping)] if isinstance(containers, list) else []
 
 
 def misshapen(spec: ModelDeploymentSpec) -> Iterator[Problem]:
@@ -62,6 +69,8 @@ def _lists(below: Mapping[str, Any], path: str) -> Iterator[Problem]:
         here = f"{path}.{name}"
         if isinstance(value, Mapping):
             yield from _lists(value, here)
+        elif name in MERGE_KEYS and not isinstance(value, list | None):
+            yield Problem(here, "InvalidSpec", "must be a list, as in a Pod")
         elif isinstance(value, list) and name in MERGE_KEYS:
             for index, item in enumerate(value):
                 if key_of(item, MERGE_KEYS[name]) is None:

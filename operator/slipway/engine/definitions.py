@@ -1,5 +1,6 @@
 """Which revisions there are to be, from what they are rebuilt, and what their pods take."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +49,7 @@ def _gpus(runtime: Runtime) -> int:
     limits = runtime.resources.get("limits") or runtime.resources.get("requests") or {}
     total = 0
     for resource, amount in limits.items() if isinstance(limits, Mapping) else ():
-        if str(resource).endswith(GPU_SUFFIX) and str(amount).isdigit():
+        if str(resource).endswith(GPU_SUFFIX) and re.fullmatch("[0-9]{1,9}", str(amount)):
             total += int(amount)
     return total
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipway.api.open_parts import containers_of
 from slipway.api.revisions import Revision, template_of
 from slipway.api.versions import Engine
 from slipway.resources.arguments import GRPC_PORT, HTTP_PORT
@@ -61,11 +62,11 @@ def default_ports(engine: Engine) -> Mapping[str, int]:
 
 def named_ports(template: Mapping[str, Any]) -> dict[str, int]:
     """The ports that a pod template, or an overlay on one, gives the server's container, by name."""
-    containers = (template.get("spec") or {}).get("containers") or ()
-    server = next((item for item in containers if isinstance(item, Mapping) and item.get("name") == SERVER), {})
+    server: Mapping[str, Any] = next((one for one in containers_of(template) if one.get("name") == SERVER), {})
+    ports = server.get("ports")
     return {
         str(port["name"]): port["containerPort"]
-        for port in server.get("ports") or ()
+        for port in (ports if isinstance(ports, list) else ())
         if isinstance(port, Mapping) and port.get("name") and isinstance(port.get("containerPort"), int)
     }
 
