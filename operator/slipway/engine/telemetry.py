@@ -29,7 +29,9 @@ class Telemetry:
     def __init__(self, version: str = "") -> None:
         self.registry = CollectorRegistry()
         self._metrics: list[Counter | Gauge | Histogram] = []
-        self.reconciles = self._counter("reconciles", "Reconciles by result: ok, conflict, gone, restored, error.", ("result",))
+        self.reconciles = self._counter(
+            "reconciles", "Reconciles by result: ok, conflict, gone, restored, error.", ("result",)
+        )
         self.reconcile_seconds = self._histogram("reconcile_duration_seconds", "Time of one reconcile.", _FAST)
         self.queue_depth = self._gauge("queue_depth", "Keys that are ready and not yet taken by a worker.")
         self.queue_seconds = self._histogram("queue_duration_seconds", "Time from ready to taken of a key.", _FAST)
