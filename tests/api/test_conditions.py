@@ -6,9 +6,7 @@ NOW = 1_800_000_000.0
 
 
 def ready(status: str, reason: str = "R", message: str = "") -> Condition:
-    return Condition(
-        type=ConditionType.READY, status=status, reason=reason, message=message, last_transition_time=""
-    )
+    return Condition(type=ConditionType.READY, status=status, reason=reason, message=message, last_transition_time="")
 
 
 def test_the_transition_time_moves_with_the_status_only() -> None:
