@@ -1,9 +1,10 @@
 import copy
+from typing import Any
 
 from slipway.api.validation import Validated, validate
 from slipway.engine.examined import Examined
 
-RAW = {
+RAW: dict[str, Any] = {
     "metadata": {"name": "m", "generation": 1},
     "spec": {"versions": [{"name": "v1", "uri": "file:///m"}], "serve": "v1"},
 }
@@ -11,7 +12,7 @@ RAW = {
 
 class Counting:
     def __init__(self) -> None:
-        self.seen: list[object] = []
+        self.seen: list[dict[str, Any]] = []
 
     def __call__(self, raw) -> Validated:
         self.seen.append(raw["spec"])
@@ -47,7 +48,9 @@ def test_the_name_counts():
 def test_true_is_not_one():
     examined = Examined()
     assert examined(edited(autoscaling={"minReplicas": 1})) == validate(edited(autoscaling={"minReplicas": 1}))
-    assert examined(edited(suspend=True)).spec.suspend is True
+    suspended = examined(edited(suspend=True)).spec
+    assert suspended is not None
+    assert suspended.suspend is True
     wrong = edited(autoscaling={"minReplicas": True})
     assert examined(wrong) == validate(wrong)
     assert examined(edited(suspend=1)) == validate(edited(suspend=1))
