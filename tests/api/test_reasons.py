@@ -1,10 +1,13 @@
 """Every reason that the operator gives is explained."""
 
 import ast
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import slipway
 from slipway.analysis import Reason
 from slipway.api import errors
 from slipway.api.reasons import REASONS
@@ -52,7 +55,18 @@ def test_outcomes_and_verdicts_are_explained() -> None:
     assert [reason.value for reason in Reason if reason.value not in REASONS] == []
 
 
+def every_error(root: type[errors.SlipwayError]) -> Iterator[type[errors.SlipwayError]]:
+    for error in root.__subclasses__():
+        yield error
+        yield from every_error(error)
+
+
 def test_errors_have_a_reason_and_a_remedy() -> None:
-    for error in errors.SlipwayError.__subclasses__():
-        assert error.reason
-        assert error.remedy.endswith(".")
+    for module in pkgutil.walk_packages(slipway.__path__, "slipway."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found = list(every_error(errors.SlipwayError))
+    assert len(found) > 5
+    for error in found:
+        assert error.reason not in ("", errors.SlipwayError.reason), error
+        assert error.remedy.endswith("."), error

@@ -26,6 +26,9 @@ _URL_FIELDS = ("url", "urlFile", "urlEnv")
 class ReceiverError(SlipwayError):
     """A receiver is described in a way that cannot be meant, or its URL cannot be read."""
 
+    reason = "InvalidReceiver"
+    remedy = "Correct --notifications, or the chart's value of that name; docs/notifications.md lists the fields."
+
 
 class ReceiverType(StrEnum):
     """The form in which a receiver takes news."""
