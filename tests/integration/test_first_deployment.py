@@ -34,8 +34,13 @@ async def test_a_first_version_is_served_and_everything_goes_with_the_object(ben
     found = await bench.get(MODEL_DEPLOYMENTS, "m")
     assert "finalizers" not in found["metadata"]
     assert "annotations" not in found["metadata"]
-    reasons = {event["reason"] for event in await bench.items(EVENTS) if event["involvedObject"]["name"] == "m"}
-    assert reasons >= {"FirstDeployment", "Promoted"}
+
+    async def told() -> bool:
+        """Events are posted beside the work, not before it."""
+        events = [event for event in await bench.items(EVENTS) if event["involvedObject"]["name"] == "m"]
+        return {event["reason"] for event in events} >= {"FirstDeployment", "Promoted"}
+
+    await bench.eventually("the events of a first deployment", told)
 
     children = {kind.plural: await bench.items(kind) for kind in CHILDREN}
     for plural, items in children.items():
