@@ -77,6 +77,9 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
     assert [answer for answers in answered for answer in failures(answers)] == []
     assert sum(map(len, answered)) > 100
     decisions = status["scaling"]
+    for item in decisions:
+        print(f"{item['from']} to {item['to']}  {item['reason']}  {item['message']}")
+    print(f"{sum(map(len, answered))} requests, {sum(len(failures(answers)) for answers in answered)} failed")
     ups = [item for item in decisions if item["to"] > item["from"] > 0]
     downs = [item for item in decisions if item["to"] < item["from"]]
     assert {item["reason"] for item in ups} <= {"ScaledUpDemand", "ScaledUpBacklog"}
