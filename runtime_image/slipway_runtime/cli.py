@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from slipway_runtime import __version__, journal
 from slipway_runtime.artefact.digest import digest_of, folder_lines
+from slipway_runtime.artefact.tensor_digest import tensor_lines, tensors_digest
 from slipway_runtime.processes.group import WORKER_VARIABLE
 from slipway_runtime.processes.options import checked, run_supervised
 from slipway_runtime.refusal import ExitCode, Refusal, leave_termination_message, write_termination_message
@@ -92,7 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands.add_parser("serve", help="serve models"))
     digest = commands.add_parser("digest", help="print the SHA-256 that --sha256 takes, of a file or a folder")
     digest.add_argument("path", type=Path)
-    digest.add_argument("--lines", action="store_true", help="print a folder's lines, which a signature signs")
+    digest.add_argument(
+        "--lines", action="store_true", help="print the lines it is made over; a signature signs a folder's"
+    )
+    digest.add_argument("--tensors", action="store_true", help="of the tensors, whatever shards they are spread over")
     _add_fetch(commands.add_parser("fetch", help="bring a verified model to a folder, for another model server"))
     _add_export(commands.add_parser("export", help="write weights with a model class as a program, and compare"))
     _add_verify(commands.add_parser("verify", help="compare the answers of two models; exit code 1 if they differ"))
@@ -245,12 +249,18 @@ def _settings(given: argparse.Namespace) -> ServeSettings:
     )
 
 
+def _digest(path: Path, *, tensors: bool, lines: bool) -> str:
+    if tensors:
+        return tensor_lines(path) if lines else f"{tensors_digest(path)}\n"
+    return folder_lines(path) if lines else f"{digest_of(path)}\n"
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code (see ``ExitCode``)."""
     try:
         given = _parser().parse_args(words)
         if given.command == "digest":
-            sys.stdout.write(folder_lines(given.path) if given.lines else f"{digest_of(given.path)}\n")
+            sys.stdout.write(_digest(given.path, tensors=given.tensors, lines=given.lines))
             return ExitCode.OK
         if given.command == "fetch":
             return _fetch(given)
