@@ -67,32 +67,28 @@ async def _promoted(world: World, seconds: float = 400.0) -> float:
     return await _now() - begun
 
 
-async def api_away(world: World) -> str:
-    """The API server refuses connections."""
-    operator = await _at_ten(world)
-    before, network = operator.network.tried, operator.network
-    network.refused = True
+async def _apart(operator: Operator, switch: str) -> int:
+    """Keep the operator from the API server for a while by a switch of its network; gives the calls it tried."""
+    network, before = operator.network, operator.network.tried
+    setattr(network, switch, True)
     operator.watches.silent = True
     await asyncio.sleep(AWAY)
     tried = network.tried - before
-    network.refused = False
+    setattr(network, switch, False)
     operator.watches.again()
     assert tried < 5 * AWAY, f"{tried} calls in {AWAY:g} s"
-    seconds = await _promoted(world)
-    return f"{tried} calls while away, promoted {seconds:.0f} s after it was back"
+    return tried
+
+
+async def api_away(world: World) -> str:
+    """The API server refuses connections."""
+    tried = await _apart(await _at_ten(world), "refused")
+    return f"{tried} calls while away, promoted {await _promoted(world):.0f} s after it was back"
 
 
 async def network_cut(world: World) -> str:
     """Nothing is answered, nothing refused."""
-    operator = await _at_ten(world)
-    before, network = operator.network.tried, operator.network
-    network.cut = True
-    operator.watches.silent = True
-    await asyncio.sleep(AWAY)
-    tried = network.tried - before
-    network.cut = False
-    operator.watches.again()
-    assert tried < 5 * AWAY, f"{tried} calls in {AWAY:g} s"
+    tried = await _apart(await _at_ten(world), "cut")
     return f"{tried} calls while cut, promoted {await _promoted(world):.0f} s after"
 
 
