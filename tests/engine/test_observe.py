@@ -119,6 +119,21 @@ async def test_pods_that_nobody_wants_any_more_are_seen(stage):
     assert stage.prober.asked == []
 
 
+async def test_pods_that_are_over_for_good_are_no_pods_of_the_revision(stage):
+    stage.add_revision()
+    stage.add(DEPLOYMENT, REVISION, spec={"replicas": 1})
+    crashed = [{"name": "server", "restartCount": 9, "lastState": {"terminated": {"reason": "OOMKilled"}}}]
+    evicted = {"reason": "Evicted", "message": "The node was low on resource: memory.", "containerStatuses": crashed}
+    stage.add(POD, "p0", spec={"containers": []}, status={"phase": "Failed", **evicted})
+    stage.add(POD, "p1", spec={"containers": []}, status={"phase": "Succeeded"})
+    stage.add(POD, "p2", spec={"containers": []}, status={"phase": "Pending"})
+    view = (await stage.observer.observe(RAW)).of(REVISION)
+    assert [pod.name for pod in view.pods] == ["p2"]
+    assert view.ended == "pod p0 ended: Evicted: The node was low on resource: memory."
+    entry = VersionStatus(name="v1", revision=REVISION)
+    assert startup_message(entry, view, 1) == ("WaitingForPods", f"0 of 1 pods of v1 are ready; {view.ended}")
+
+
 async def test_goldens_that_keep_pods_from_starting_are_named(stage):
     """A pod that mounts a ConfigMap which does not exist waits for ever, and its status does not say for what."""
     stage.add_revision(goldens="answers")

@@ -112,3 +112,13 @@ async def test_a_repair_that_was_given_up_marks_no_pods():
     before = world.api.writes
     await world.reconcile()
     assert world.api.writes == before
+
+
+async def test_pods_that_are_over_for_good_are_not_chosen_among():
+    world = await three_pods(_0=4.0, _1=1.0)
+    revision = world.status["versions"][0]["revision"]
+    evicted = world.api.get("pods", KEY.namespace, f"{revision}-2")
+    world.api.put({**evicted, "status": {"phase": "Failed", "reason": "Evicted"}})
+    world.declare(versions("v1", replicas=1, **MODE))
+    await world.reconcile()
+    assert costs(world) == {"0": "3", "1": None, "2": None}

@@ -75,6 +75,9 @@ class RevisionView:
     replicas: int = 0
     """Replicas in the Deployment's spec."""
     pods: tuple[PodView, ...] = ()
+    """Without those that are over for good, which stay as objects: they hold no device and never run again."""
+    ended: str = ""
+    """Of the newest pod that is over for good, which and why; empty when there is none."""
     probe: ProbeView = ProbeView()
     failure: str = ""
     """The Deployment's ReplicaFailure message, such as an exceeded quota."""

@@ -9,7 +9,7 @@ from slipway.api.traffic import Provider
 from slipway.api.validation import validate
 from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
-from slipway.engine.pods import pod_view, replica_failure, stored_definition
+from slipway.engine.pods import ended_text, has_ended, pod_view, replica_failure, stored_definition
 from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
@@ -115,8 +115,12 @@ class Observer:
     async def _revisions(self, key: Key, uid: str, definitions: Mapping[str, Definition]) -> dict[str, RevisionView]:
         deployments = {key_of(obj).name: obj for obj in self._cache.owned(DEPLOYMENT, key) if is_ours(obj, uid)}
         pods: dict[str, list[PodView]] = {}
+        ended: dict[str, list[Mapping[str, Any]]] = {}
         for pod in self._cache.owned(POD, key):
-            pods.setdefault(label(pod, REVISION_LABEL), []).append(pod_view(pod))
+            if has_ended(pod):
+                ended.setdefault(label(pod, REVISION_LABEL), []).append(pod)
+            else:
+                pods.setdefault(label(pod, REVISION_LABEL), []).append(pod_view(pod))
         refused = self._remarks.refused.get(key, {})
         views = {}
         for name in sorted({*definitions, *deployments, *pods}):
@@ -129,6 +133,7 @@ class Observer:
                 exists=deployment is not None,
                 replicas=int(deployment["spec"].get("replicas", 1)) if deployment else 0,
                 pods=own_pods,
+                ended=ended_text(ended.get(name, ())),
                 probe=await self._probe(key, definitions.get(name), own_pods),
                 failure=refused.get((DEPLOYMENT, Key(key.namespace, name)), "")
                 or (replica_failure(deployment) if deployment else ""),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slipway.api.observed import PodView
@@ -14,7 +14,7 @@ from slipway.resources.engines.delivered import FETCH
 from slipway.resources.engines.server import SERVER
 from slipway.resources.workloads import DEFINITION
 
-__all__ = ["pod_view", "replica_failure", "stored_definition"]
+__all__ = ["ended_text", "has_ended", "pod_view", "replica_failure", "stored_definition"]
 
 GPU = "nvidia.com/gpu"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -53,6 +53,25 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         fetched_digest=_fetched_digest(status),
     )
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is over for good: evicted, refused by its node, or ended with it.
+
+    Its ReplicaSet has made another by then and never looks at it again: it stays, without a device or an address,
+    until somebody deletes it or the cluster holds thousands of its like.
+    """
+    return (pod.get("status") or {}).get("phase") in {"Failed", "Succeeded"}
+
+
+def ended_text(pods: Iterable[Mapping[str, Any]]) -> str:
+    """Which of these pods ended last and why, in its node's words; empty without any."""
+    last = max(pods, key=created_at, default=None)
+    if last is None:
+        return ""
+    status = last.get("status") or {}
+    words = [str(status[name]) for name in ("reason", "message") if status.get(name)]
+    return ": ".join((f"pod {last['metadata']['name']} ended", *words))
 
 
 def replica_failure(deployment: Mapping[str, Any]) -> str:

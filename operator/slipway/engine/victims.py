@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slipway.api.samples import MetricsView
+from slipway.engine.pods import has_ended
 from slipway.kube.apply import Step
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
@@ -35,7 +36,9 @@ async def mark_victims(client: Client, cache: Cache, step: Step, metrics: Metric
     pods = {
         key_of(pod).name: pod
         for pod in cache.owned(POD, owner)
-        if label(pod, REVISION_LABEL) == revision and not pod["metadata"].get("deletionTimestamp")
+        if label(pod, REVISION_LABEL) == revision
+        and not pod["metadata"].get("deletionTimestamp")
+        and not has_ended(pod)
     }
     for name, cost in deletion_costs(pods, metrics.of(revision).pod_loads).items():
         if _cost(pods[name]) == str(cost):

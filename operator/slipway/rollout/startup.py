@@ -38,7 +38,8 @@ def startup_message(entry: VersionStatus, view: RevisionView, needed: int) -> tu
         return view.probe.reason, f"{ready}; {view.probe.message}"
     if view.ready >= needed:
         return "Verifying", f"{ready}; {view.probe.message or 'signature and goldens are being checked'}"
-    return "WaitingForPods", ready
+    # Nobody waits for those, but where a node refuses or evicts every one of them it has to be told.
+    return "WaitingForPods", f"{ready}; {view.ended}" if view.ended else ready
 
 
 def _trouble(pod: PodView) -> str:
