@@ -23,8 +23,8 @@ from .node.namespace import is_inside, run_again_inside
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "slipway-sandbox"
 CHART_ACCOUNT = User.service_account("slipway-system", "slipway")
 """What the operator runs as where the chart is installed as docs/install.md says."""
-DETACH_SECONDS = 90.0
-DOWN_SECONDS = 30.0
+DETACH_SECONDS = 240.0
+DOWN_SECONDS = 60.0
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from .tokens import ADMIN, TOKENS_FILE, User, write_kubeconfig
 NAMESPACE_NAMES = ("default", "kube-system", "kube-public", "istio-system")
 CRD_FOLDERS = ("e2e/sandbox/mesh/crds", "crds")
 STATE_FILE = "sandbox.json"
-ESTABLISHED_SECONDS = 20.0
+ESTABLISHED_SECONDS = 60.0
 
 
 @dataclass

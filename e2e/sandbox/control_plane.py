@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import ssl
 import sys
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from .children import START_SECONDS, Child, ChildFailedError
+from .ports import free_port
 from .tokens import TOKENS_FILE, User, write_tokens
 
 HOST = "127.0.0.1"
@@ -65,7 +65,7 @@ async def start_envtest(
         raise ValueError("the folder with etcd and kube-apiserver is missing")
     tokens = folder / TOKENS_FILE
     write_tokens(tokens, users, with_uid=True)
-    etcd_port, peer_port, port = _free_ports(3)
+    etcd_port, peer_port, port = (free_port(HOST) for _ in range(3))
     etcd_url, peer_url = f"http://{HOST}:{etcd_port}", f"http://{HOST}:{peer_port}"
     etcd = [str(assets / "etcd"), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
     etcd += ["--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url]
@@ -128,14 +128,6 @@ async def _answers(endpoint: ApiEndpoint, headers: dict[str, str]) -> bool:
             return response.status == 200
     except (aiohttp.ClientError, OSError):
         return False
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(item.getsockname()[1]) for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
 
 
 def _signing_key(path: Path) -> Path:

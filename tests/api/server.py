@@ -58,7 +58,7 @@ async def serving_api() -> AsyncIterator[Api]:
             made = Api(server, session)
             code, body = await made.call("POST", CRDS, crd())
             assert code == 201, body
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (await made.call("GET", OBJECTS))[0] != 200:  # noqa: ASYNC110 - only asking tells
                     await asyncio.sleep(0.01)
             yield made

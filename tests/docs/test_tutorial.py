@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import random
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ import aiohttp
 import pytest
 import torch
 
+from e2e.sandbox.ports import free_port
 from tests.docs.blocks import ROOT, manifests
 
 TUTORIAL = ROOT / "docs/tutorial.md"
@@ -85,7 +85,7 @@ async def served(model: Path) -> AsyncIterator[str]:
     ]  # fmt: skip
     server = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(180), aiohttp.ClientSession() as session:
             while not await ready(session, f"http://127.0.0.1:{http}/v2/health/ready"):
                 assert server.returncode is None
                 await asyncio.sleep(0.1)
@@ -104,10 +104,6 @@ async def ready(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 def test_the_tutorial_ends_where_it_says() -> None:

@@ -114,7 +114,7 @@ async def test_those_that_rest_are_not_all_looked_at_at_once():
 async def finished(stage: Stage, until: Any) -> None:
     stop = asyncio.Event()
     task = asyncio.ensure_future(stage.engine.run(stop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not until() and not task.done():  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0.01)
         stop.set()

@@ -41,7 +41,7 @@ async def running(chosen: Settings) -> AsyncIterator[asyncio.Task[None]]:
         yield task
     finally:
         stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -58,7 +58,7 @@ async def declare(client: Client, namespace: str, name: str = "m", **spec: Any) 
     )
 
 
-async def until(read: Callable[[], Any], timeout: float = 20.0) -> Any:
+async def until(read: Callable[[], Any], timeout: float = 60.0) -> Any:
     """Await something in the cluster; gives what ``read`` gave first that was true."""
     async with asyncio.timeout(timeout):
         while True:
@@ -183,7 +183,7 @@ async def test_a_stolen_lease_ends_the_operator(cluster_client, namespace):
         lease = await until(lambda: cluster_client.get(LEASE, namespace, "leader"))
         stolen = {"spec": {**lease["spec"], "holderIdentity": "thief", "leaseDurationSeconds": 3600}}
         await cluster_client.patch(LEASE, namespace, "leader", stolen)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.wait([task])
     error = task.exception()
     assert isinstance(error, BaseExceptionGroup)
@@ -194,7 +194,7 @@ async def test_a_signal_ends_it_in_order(cluster_client, namespace):
     async with running(settings(namespace)) as task:
         await until(lambda: cluster_client.get(LEASE, namespace, "leader"))
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.wait([task])
         assert task.exception() is None
     lease = await cluster_client.get(LEASE, namespace, "leader")

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import socket
 from typing import Any
 
 import aiohttp
@@ -13,18 +12,13 @@ from slipway.kube.metadata import uid_of
 from slipway.notifications import Receiver
 from slipway.notifications.receivers import ReceiverType
 
+from e2e.sandbox.ports import free_port
 from tests.engine.test_operator import declare, environment, running, settings, until
 from tests.notifications.receiver import LocalReceiver
 
 __all__ = ["environment"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def fetched(url: str) -> dict[str, Any]:

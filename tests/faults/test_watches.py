@@ -46,7 +46,7 @@ class Server:
 
     def do(self, work: Any) -> Any:
         """Run a coroutine in the server's thread."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
 
     def start(self) -> None:
         self.do(self.api.start())
@@ -98,7 +98,7 @@ async def operating(server: Server, **settings: Any):
             assert not task.done()
         finally:
             stop.set()
-            await asyncio.wait([task], timeout=30)
+            await asyncio.wait([task], timeout=120)
     task.result()
 
 
@@ -119,7 +119,7 @@ async def service(client: Client, other_than: str = "", name: str = "m") -> str:
 
 
 async def until(read: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             with contextlib.suppress(NotFoundError):
                 if found := await read():

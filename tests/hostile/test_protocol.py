@@ -125,7 +125,7 @@ def test_heads_at_their_worst_are_refused(server: ServerThread, request_: bytes,
 
 def called(channel: grpc.Channel, data: bytes) -> grpc.StatusCode:
     try:
-        channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(data, timeout=20.0)
+        channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(data, timeout=60.0)
     except grpc.RpcError as error:
         return error.code()
     return grpc.StatusCode.OK

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import signal
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,16 +11,11 @@ import aiohttp
 from e2e.demo.story import start_operator
 from e2e.sandbox.children import Child
 from e2e.sandbox.cluster import Cluster, Sandbox
+from e2e.sandbox.ports import free_port
 from tests.integration.role import LEASE_NAMESPACE, OPERATOR
 
-READY_SECONDS = 40.0
+READY_SECONDS = 180.0
 _SAMPLE = re.compile(r'slipway_operator_api_requests_total\{code="(\d+)",method="(\w+)",resource="(\w+)"\} (\S+)')
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @dataclass
@@ -32,7 +26,7 @@ class Operator:
     folder: Path
     flags: tuple[str, ...] = ()
     child: Child | None = None
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
 
     async def start(self, *flags: str) -> None:
         """Start it with these flags beside the usual ones and wait until it says that it is ready."""

@@ -47,7 +47,7 @@ class Pod:
 
     async def received(self, count: int) -> None:
         """Wait for that many requests, counted from the last reset."""
-        async with asyncio.timeout(10), self.arrived:
+        async with asyncio.timeout(60), self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests) >= count)
 
     async def start(self) -> web.ServerRunner:

@@ -23,7 +23,7 @@ def said(log: Path, text: str) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if condition():
                 return

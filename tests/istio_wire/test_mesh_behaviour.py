@@ -73,9 +73,10 @@ async def test_timeout_ends_a_request(bench: Bench) -> None:
 
 async def test_each_try_has_its_own_timeout(bench: Bench) -> None:
     bench.pods[0].delay = SLOW
-    retries = {"attempts": 2, "perTryTimeout": "50ms", "retryOn": "gateway-error"}
+    retries = {"attempts": 2, "perTryTimeout": "200ms", "retryOn": "gateway-error"}
     await show(bench, {"route": [destination()], "timeout": "10s", "retries": retries})
     assert await bench.send() == Counter({"504": 1})
+    await bench.pods[0].received(3)
     assert len(bench.pods[0].requests) == 3
 
 

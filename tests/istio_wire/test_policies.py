@@ -174,7 +174,7 @@ async def test_keys_are_fetched_directly_or_by_discovery(issuer: Issuer, named: 
     address = f"{issuer.address}{named}"
     objects = rendered(auth={"jwt": {"issuer": address} if not named else {"issuer": ISSUER, "jwksUri": address}})
     store.want(key_addresses(objects["RequestAuthentication"]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await come.wait()
     assert json.loads(store.keys[address]) == json.loads(issuer.jwks)
     await store.stop()

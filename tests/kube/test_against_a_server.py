@@ -214,5 +214,5 @@ async def test_a_lease_is_taken_renewed_and_released(cluster_client, namespace):
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     assert not done
     await one.release()
-    await asyncio.wait_for(waiting, 10.0)
+    await asyncio.wait_for(waiting, 60.0)
     assert (one.leading, two.leading) == (False, True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from slipway.metrics.queries import DOWN
 from slipway.metrics.snapshot import Snapshot
 
 from e2e.sandbox.binaries import prometheus_path
+from e2e.sandbox.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -28,6 +28,8 @@ REVISION = "sentiment-v1-aaaaaaaa"
 LABELS = f'model="sentiment",version="v1",revision="{REVISION}"'
 PER_SCRAPE = 10
 FIRST_ERROR = 6
+INTERVAL = 0.3
+"""Seconds between scrapes, and those that one may take."""
 
 
 @dataclass
@@ -91,21 +93,15 @@ def gpu_exporter(_: int) -> str:
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def target(address: str, **labels: str) -> dict[str, object]:
     return {"targets": [address], "labels": labels}
 
 
 @contextmanager
 def prometheus(folder: Path, jobs: dict[str, list[dict[str, object]]]) -> Iterator[str]:
-    """Run Prometheus with static targets, scraped every 200 ms; JSON is YAML too."""
+    """Run Prometheus with static targets, scraped at an interval; JSON is YAML too."""
     config = {
-        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"},
+        "global": {"scrape_interval": f"{INTERVAL * 1000:.0f}ms", "scrape_timeout": f"{INTERVAL * 1000:.0f}ms"},
         "scrape_configs": [{"job_name": job, "static_configs": targets} for job, targets in jobs.items()],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
@@ -126,7 +122,7 @@ def prometheus(folder: Path, jobs: dict[str, list[dict[str, object]]]) -> Iterat
 
 async def until(source: PrometheusSource, condition: Callable[[Snapshot], bool]) -> Snapshot:
     """Snapshots until one meets a condition."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             snapshot = await source.snapshot(time.time())
             if condition(snapshot):
@@ -146,12 +142,18 @@ async def test_counts_are_exact_and_labels_are_understood(tmp_path: Path) -> Non
             "dcgm": [target(gpus, namespace="gpu-operator", pod="dcgm-exporter")],
         }
         url = stack.enter_context(prometheus(tmp_path, jobs))
-        source = PrometheusSource(url, rate_window=1.0)
+        source = PrometheusSource(url, rate_window=5 * INTERVAL)
         stack.callback(source.close)
 
         def enough(snapshot: Snapshot) -> bool:
             metrics = snapshot.view("nlp", "sentiment").of(REVISION)
-            return len(metrics.scrapes.get("p-0", ())) > FIRST_ERROR + 10 and metrics.gpu_source == "dcgm"
+            scrapes = metrics.scrapes.get("p-0", ())
+            if len(scrapes) <= FIRST_ERROR + 10 or metrics.gpu_source != "dcgm":
+                return False
+            # A scrape may come between two of a snapshot's queries.
+            whole = all(series.samples[-1][0] == scrapes[-1] for series in metrics.requests)
+            # A busy machine scrapes late now and then; the rate is what it is as soon as the last ones were on time.
+            return whole and metrics.arrivals.value == pytest.approx(PER_SCRAPE / INTERVAL, rel=0.2)
 
         snapshot = await until(source, enough)
         connection = PrometheusConnect(url=url)
@@ -159,7 +161,7 @@ async def test_counts_are_exact_and_labels_are_understood(tmp_path: Path) -> Non
         down = connection.custom_query(DOWN)
     view = snapshot.view("nlp", "sentiment")
     metrics = view.of(REVISION)
-    assert view.scrape_interval == pytest.approx(0.2)
+    assert view.scrape_interval == pytest.approx(INTERVAL, rel=0.2)
     assert [series["metric"]["pod"] for series in down] == ["p-1"]
 
     scrapes = metrics.scrapes["p-0"]
@@ -173,5 +175,4 @@ async def test_counts_are_exact_and_labels_are_understood(tmp_path: Path) -> Non
     assert metrics.error_rate.value == pytest.approx(0.1)
     assert metrics.in_flight.value == 3
     assert metrics.arrivals.quality is Quality.OK
-    assert metrics.arrivals.value == pytest.approx(PER_SCRAPE / 0.2, rel=0.2)
     assert (metrics.gpu_utilization.value, metrics.gpu_memory.value) == (42.0, 75.0)

@@ -30,7 +30,7 @@ class LocalReceiver:
         return web.Response(status=answer) if isinstance(answer, int) else answer
 
     async def have(self, count: int) -> None:
-        async with asyncio.timeout(20), self.arrived:
+        async with asyncio.timeout(60), self.arrived:
             await self.arrived.wait_for(lambda: len(self.bodies) >= count)
 
     @asynccontextmanager

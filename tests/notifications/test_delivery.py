@@ -48,7 +48,7 @@ class Way:
         async with self.running():
             for number in numbers:
                 self.delivery.put(message(number))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self.delivery.drained()
         return [fate for _, fate in self.fates]
 
@@ -100,7 +100,7 @@ async def test_one_that_is_away_costs_a_bounded_queue_and_a_bounded_time():
         for number in range(5):
             way.delivery.put(message(number))
         assert way.fates == [("ops", "overflow")] * 2
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await way.delivery.drained()
     fates = [fate for _, fate in way.fates]
     assert fates.count("expired") == 3
@@ -115,7 +115,7 @@ async def test_a_slow_one_delays_nobody_and_is_given_up_on(caplog: pytest.LogCap
             way.delivery.put(message(1))
             # Putting has returned though nothing was answered.
             assert way.fates == []
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await way.delivery.drained()
         assert [fate for _, fate in way.fates] == ["retried", "expired"]
         assert receiver.held is not None

@@ -43,7 +43,7 @@ async def test_a_server_of_openais_protocol_has_to_know_the_model(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         port = runner.addresses[0][1]
-        view = await Prober(port=port, request_timeout=2).probe(revision("vllm"), [POD], None, "chat")
+        view = await Prober(port=port, request_timeout=60).probe(revision("vllm"), [POD], None, "chat")
     finally:
         await runner.cleanup()
     assert view.passed is passed

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision, revision_of
 from slipway.engine.prober import Prober
 
+from e2e.sandbox.ports import free_port
 from tests.runtime.programs import Doubler, script
 
 POD = PodView(name="p", created_at=1.0, ready=True, ip="127.0.0.1")
@@ -53,13 +53,12 @@ def goldens(answer: list[float]) -> dict[str, str]:
 @asynccontextmanager
 async def serving(model: Path) -> AsyncIterator[int]:
     """The server in a process of its own; gives its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [
         *("serve", "--model-name", "m", "--model-version", "v1", "--revision", "m-v1-0", "--uri", model.as_uri()),
         *("--inputs", json.dumps(DECLARED["inputs"]), "--outputs", json.dumps(DECLARED["outputs"])),
-        *("--host", "127.0.0.1", "--http-port", str(port), "--pre-stop", "0s", "--grace", "5s"),
+        *("--host", "127.0.0.1", "--http-port", str(port), "--grpc-port", str(free_port())),
+        *("--pre-stop", "0s", "--grace", "5s"),
     ]
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "slipway_runtime", *arguments)
     try:
@@ -71,7 +70,7 @@ async def serving(model: Path) -> AsyncIterator[int]:
 
 async def verdict(prober: Prober, wanted: Revision, texts: dict[str, str]) -> ProbeView:
     """What the prober finds once the server is up."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             view = await prober.probe(wanted, [POD], texts, "m")
             if view.passed is not None:

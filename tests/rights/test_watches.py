@@ -168,7 +168,7 @@ async def _called(action: Callable[[], None]) -> None:
 
 async def until(read: Callable[[], Any], what: str) -> Any:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while True:
                 with contextlib.suppress(NotFoundError):
                     if found := await read():
@@ -188,7 +188,7 @@ async def operating(server: Guarded, namespaces: tuple[str, ...]) -> AsyncIterat
         assert not task.done()
     finally:
         stop.set()
-        await asyncio.wait([task], timeout=30)
+        await asyncio.wait([task], timeout=120)
     task.result()
 
 

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
 
 from tests.runtime.programs import Doubler, Slow, TwoTensors, Weighted, export, script, trace
-
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,10 @@ from slipway_runtime.telemetry.switches import Switches
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Signature, Tensor, TensorSpec
 
-PATIENCE = 20.0
+from e2e.sandbox.ports import free_port
+
+PATIENCE = 60.0
+"""Seconds; long, as a machine may be busy. What is waited for comes in a moment."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -318,7 +321,7 @@ class ServerProcess:
             return False
 
     def await_ready(self) -> None:
-        await_condition(lambda: self.ready() or self._must_live(), patience=60)
+        await_condition(lambda: self.ready() or self._must_live(), patience=120)
 
     def _must_live(self) -> bool:
         assert self.process.poll() is None, f"exit code {self.process.returncode}"
@@ -328,14 +331,7 @@ class ServerProcess:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        return self.process.wait(timeout=60)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return self.process.wait(timeout=120)
 
 
 @contextlib.contextmanager

@@ -105,13 +105,13 @@ def test_what_cannot_finish_in_time_is_not_started() -> None:
 
         def learn() -> None:
             for _ in range(20):
-                server.batcher._cost.observe(1, 10.0)
+                server.batcher._cost.observe(1, 1000.0)
 
         server.on_loop(learn)
-        answers = [ask(server, 1, timeout=1_000_000)[0] for _ in range(8)]
+        answers = [ask(server, 1, timeout=20_000_000)[0] for _ in range(8)]
         assert answers == [504] * 8 and model.executions == []
         # The estimate was too high: as nothing is run, it could not be corrected, so one is run.
-        assert ask(server, 1, timeout=1_000_000)[0] == 200
+        assert ask(server, 1, timeout=20_000_000)[0] == 200
         assert model.executions == [1]
         assert ask(server, 1)[0] == 200
 
@@ -122,12 +122,12 @@ def test_a_batch_has_no_more_rows_than_its_most_urgent_request_has_time_for() ->
 
         def learn() -> None:
             for rows in (1, 2, 4, 8) * 20:
-                server.batcher._cost.observe(rows, 1.0 + rows)
+                server.batcher._cost.observe(rows, 4.0 * (1 + rows))
 
         crowd = Crowd(server)
         crowd.send(0)
         model.started.get(timeout=PATIENCE)
-        crowd.send(1, timeout=5_500_000)
+        crowd.send(1, timeout=22_000_000)
         crowd.await_waiting(1)
         for waiting in range(2, 10):
             crowd.send(waiting)

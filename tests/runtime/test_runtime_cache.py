@@ -152,7 +152,7 @@ def test_the_next_takes_the_place_of_one_that_ran_out_of_time() -> None:
     model = GatedModel()
     with ServerThread(model, CACHE) as server:
         crowd = Crowd(server)
-        impatient = crowd.send(3, timeout=1_000_000)
+        impatient = crowd.send(3, timeout=2_000_000)
         model.started.get(timeout=PATIENCE)
         patient = crowd.send(3)
         await_condition(lambda: server.on_loop(lambda: server.served.unfinished) == 2)

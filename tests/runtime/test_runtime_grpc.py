@@ -24,6 +24,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.utils import InferenceServerException
 
 from tests.runtime.harness import (
+    PATIENCE,
     FunctionModel,
     GatedModel,
     ServerThread,
@@ -260,7 +261,7 @@ def test_cancelled_calls_never_run() -> None:
     with ServerThread(gated) as server, triton.InferenceServerClient(server.grpc_address) as client:
         done: queue.Queue[Any] = queue.Queue()
         first = client.async_infer(MODEL, [sent(np.zeros((1, 1), np.float32))], lambda result, error: done.put(error))
-        gated.started.get(timeout=20)
+        gated.started.get(timeout=PATIENCE)
         second = client.async_infer(MODEL, [sent(np.zeros((2, 1), np.float32))], lambda result, error: done.put(error))
         await_condition(lambda: server.on_loop(lambda: server.batcher.waiting) == 1)
         second.cancel()
@@ -280,7 +281,7 @@ def test_streams_answer_in_order_and_survive_bad_requests(client: triton.Inferen
         array = np.array([[number]], np.float32)
         name = "other" if number == 7 else MODEL
         client.async_stream_infer(name, [sent(array, datatype)], request_id=str(number))
-    received = [answers.get(timeout=20) for _ in range(20)]
+    received = [answers.get(timeout=PATIENCE) for _ in range(20)]
     client.stop_stream()
     for number, (result, error) in enumerate(received):
         if number == 7:
@@ -295,7 +296,7 @@ def test_streams_say_which_response_is_the_last(client: triton.InferenceServerCl
     answers: queue.Queue[Any] = queue.Queue()
     client.start_stream(lambda result, error: answers.put((result, error)))
     client.async_stream_infer(MODEL, [sent(np.zeros((1, 1), np.float32))], enable_empty_final_response=True)
-    result, error = answers.get(timeout=20)
+    result, error = answers.get(timeout=PATIENCE)
     client.stop_stream()
     assert error is None
     assert result.get_response().parameters["triton_final_response"].bool_param
@@ -316,12 +317,12 @@ def test_priority_goes_first() -> None:
             await_condition(lambda: server.on_loop(lambda: server.batcher.waiting) == waiting)
 
         send("first", 0, 0)
-        gated.started.get(timeout=20)
+        gated.started.get(timeout=PATIENCE)
         send("plain", 0, 1)
         send("low", 9, 2)
         send("high", 1, 3)
         gated.permit()
-        assert [order.get(timeout=20) for _ in range(4)] == ["first", "high", "low", "plain"]
+        assert [order.get(timeout=PATIENCE) for _ in range(4)] == ["first", "high", "low", "plain"]
 
 
 def test_readiness_follows_the_phase() -> None:

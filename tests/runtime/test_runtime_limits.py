@@ -75,7 +75,7 @@ def test_a_deadline_covers_waiting_and_running() -> None:
     model = GatedModel()
     with ServerThread(model, Limits(timeout=PATIENCE)) as server:
         clients = Clients(server)
-        running = clients.send(row(0), timeout=500_000)
+        running = clients.send(row(0), timeout=1_500_000)
         model.started.get(timeout=PATIENCE)
         assert server.infer(row(1), timeout=50_000)[0] == 504
         assert running.result(PATIENCE)[0] == 504

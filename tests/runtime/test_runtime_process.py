@@ -171,7 +171,7 @@ def listening(port: int) -> bool:
 
 
 def test_answers_in_a_drain_send_clients_away(tmp_path: Path, model_files: dict[str, Path]) -> None:
-    with serving(tmp_path, model_files["doubler.pt"].as_uri(), *FLAGS, "--pre-stop", "10s") as server:
+    with serving(tmp_path, model_files["doubler.pt"].as_uri(), *FLAGS, "--pre-stop", "10m", "--grace", "10m") as server:
         server.await_ready()
         assert "connection" not in fetch(server.address, "GET", "/v2/health/live")[2]
         server.terminate()
@@ -179,9 +179,7 @@ def test_answers_in_a_drain_send_clients_away(tmp_path: Path, model_files: dict[
         _, _, headers = fetch(server.address, "GET", "/v2/health/live")
         assert headers["connection"] == "close"
         server.terminate()  # a second signal: no more waiting
-        begun = time.monotonic()
         assert server.wait() == 0
-        assert time.monotonic() - begun < 5
 
 
 def test_grace_bounds_the_drain(tmp_path: Path, model_files: dict[str, Path]) -> None:

@@ -205,12 +205,12 @@ def test_a_client_that_reads_slowly_stops_the_model() -> None:
 
 def test_a_short_timeout_ends_a_stream() -> None:
     model = CountingModel(free=1)
-    with ServerThread(model, Limits(timeout=1.0)) as server:
+    with ServerThread(model, Limits(timeout=2.0)) as server:
         status, data, _ = fetch(server.address, "POST", STREAM, body(5))
         assert status == 200
         assert events(data)[-1] == {"error": "the request did not finish within its timeout"}
         model.permits.release(5)
-        status, data, _ = fetch(server.address, "POST", STREAM, body(100_000_000, parameters={"timeout": 500_000}))
+        status, data, _ = fetch(server.address, "POST", STREAM, body(100_000_000, parameters={"timeout": 1_500_000}))
         assert "timeout" in events(data)[-1]["error"]
         assert codes(server) == {"504": 2}
 

@@ -17,7 +17,7 @@ from e2e.sandbox.controllers.client import (
     ApiError,
 )
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.05
 
 
@@ -221,7 +221,7 @@ class Bench:
         """Run kubectl or helm in this namespace; returns what it printed."""
         path = {"kubectl": kubectl_path, "helm": helm_path}[program]()
         process = await self.start(path, *args)
-        output, _ = await asyncio.wait_for(process.communicate(stdin.encode() if stdin else None), 60)
+        output, _ = await asyncio.wait_for(process.communicate(stdin.encode() if stdin else None), 300)
         assert process.returncode == code, output.decode()
         return output.decode()
 

@@ -35,7 +35,7 @@ def manifest(**changes):
 async def test_kubectl_applies_and_watches_a_rollout(bench):
     output = await bench.kubectl("apply", "-f", "-", stdin=manifest(replicas=2))
     assert "deployment.apps/web created" in output
-    output = await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    output = await bench.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     assert "successfully rolled out" in output
     output = await bench.kubectl("get", "deployments,replicasets,pods,services,endpointslices,events")
     assert "deployment.apps/web" in output
@@ -47,24 +47,24 @@ async def test_kubectl_applies_and_watches_a_rollout(bench):
 
 async def test_kubectl_applies_on_the_server_side_and_shows_a_difference(bench):
     await bench.kubectl("apply", "--server-side", "-f", "-", stdin=manifest())
-    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     output = await bench.kubectl("diff", "--server-side", "-f", "-", stdin=manifest(), code=0)
     assert output == ""
     output = await bench.kubectl("diff", "--server-side", "-f", "-", stdin=manifest(version="v2"), code=1)
     assert "+        - v2" in output
     await bench.kubectl("apply", "--server-side", "-f", "-", stdin=manifest(version="v2"))
-    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     output = await bench.kubectl("rollout", "history", "deployment/web")
     assert "2" in output
     await bench.kubectl("rollout", "undo", "deployment/web")
-    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await bench.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     (pod,) = await bench.ready_pods("web", 1)
     assert pod["spec"]["containers"][0]["args"] == ["--version", "v1"]
 
 
 async def test_kubectl_patches_scales_waits_and_deletes(bench):
     await bench.kubectl("apply", "-f", "-", stdin=manifest())
-    await bench.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=30s")
+    await bench.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=120s")
     await bench.kubectl("scale", "deployment/web", "--replicas=2")
     await bench.ready_pods("web", 2)
     patch = {"spec": {"template": {"metadata": {"annotations": {"touched": "yes"}}}}}
@@ -72,7 +72,7 @@ async def test_kubectl_patches_scales_waits_and_deletes(bench):
     await bench.rolled_out("web")
     await bench.kubectl("rollout", "restart", "deployment/web")
     await bench.rolled_out("web")
-    await bench.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+    await bench.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=120s")
     await bench.ready_pods("web", 0)
     await bench.kubectl("delete", "service", "web")
     output = await bench.kubectl("get", "deployment", "web", code=1)
@@ -92,7 +92,7 @@ async def test_kubectl_describes_and_reads_logs(bench):
     assert "serving v1" in await bench.kubectl("logs", "deployment/web", "--tail=1", "--timestamps")
     follower = await bench.start(kubectl_path(), "logs", "-f", name)
     await bench.kubectl("delete", "pod", name, "--wait=false")
-    output, _ = await asyncio.wait_for(follower.communicate(), 30)
+    output, _ = await asyncio.wait_for(follower.communicate(), 120)
     assert "draining" in output.decode()
 
 
@@ -100,12 +100,12 @@ async def test_kubectl_watches(bench):
     await bench.kubectl("apply", "-f", "-", stdin=manifest())
     await bench.rolled_out("web")
     watcher = await bench.start(kubectl_path(), "get", "deployments", "-w")
-    await asyncio.wait_for(watcher.stdout.readline(), 20)
+    await asyncio.wait_for(watcher.stdout.readline(), 120)
     await bench.kubectl("scale", "deployment/web", "--replicas=3")
     await bench.rolled_out("web")
 
     async def seen():
-        line = await asyncio.wait_for(watcher.stdout.readline(), 20)
+        line = await asyncio.wait_for(watcher.stdout.readline(), 120)
         return b"3/3" in line
 
     await eventually(seen)
@@ -126,12 +126,12 @@ async def test_helm_installs_upgrades_and_removes(bench, tmp_path):
         (chart / name).write_text(text)
     text = manifest().replace("replicas: 1", "replicas: {{ .Values.replicas }}")
     (chart / "templates" / "all.yaml").write_text(text)
-    await bench.run("helm", "install", "web", str(chart), "--wait", "--timeout", "30s")
+    await bench.run("helm", "install", "web", str(chart), "--wait", "--timeout", "120s")
     await bench.ready_pods("web", 1)
-    await bench.run("helm", "upgrade", "web", str(chart), "--set", "replicas=2", "--wait", "--timeout", "30s")
+    await bench.run("helm", "upgrade", "web", str(chart), "--set", "replicas=2", "--wait", "--timeout", "120s")
     await bench.ready_pods("web", 2)
     assert "deployed" in await bench.run("helm", "list")
-    await bench.run("helm", "uninstall", "web", "--wait", "--timeout", "30s")
+    await bench.run("helm", "uninstall", "web", "--wait", "--timeout", "120s")
     await bench.ready_pods("web", 0)
     assert await bench.client.find(DEPLOYMENTS, bench.namespace, "web") is None
     assert not await bench.items(PODS)

@@ -107,7 +107,7 @@ def test_nothing_outlives_a_cluster_that_is_killed(tmp_path):
     finally:
         process.kill()
         process.communicate()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while processes_with(str(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not processes_with(str(folder))
@@ -122,7 +122,7 @@ INSTALL = (  # as docs/sandbox.md says; the chart's operator gets ready with no 
 
 def sandbox_command(folder, *words):
     argv = [sys.executable, "-m", "e2e.sandbox", *words, "--data-dir", str(folder)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def test_the_command_line_starts_and_ends_a_cluster(tmp_path):
@@ -133,7 +133,7 @@ def test_the_command_line_starts_and_ends_a_cluster(tmp_path):
         assert started.returncode == 0, started.stderr
         assert str(folder / "kubeconfig") in started.stdout
         shell = sandbox_command(folder, "env").stdout + "kubectl get nodes -o name; slipway status; " + INSTALL
-        output = subprocess.run(["/bin/bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        output = subprocess.run(["/bin/bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=400)
         assert output.returncode == 0, output.stderr
         assert "node/sandbox-node-0" in output.stdout
         assert "no ModelDeployments" in output.stdout + output.stderr

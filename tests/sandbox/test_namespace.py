@@ -33,6 +33,6 @@ def test_a_whole_sandbox_runs_in_a_network_namespace(tmp_path):
     assert not is_inside()
     argv = [sys.executable, "-m", "e2e.sandbox.node.namespace", sys.executable, "-c", PROGRAM, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == "10.244.1.1"

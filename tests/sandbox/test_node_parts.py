@@ -189,7 +189,7 @@ async def test_a_process_that_is_killed_ends_with_its_children(tmp_path):
 
 
 def _await_end(pid):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         state = Path(f"/proc/{pid}/stat")
         if not state.exists() or state.read_text().split()[2] == "Z":
@@ -200,7 +200,7 @@ def _await_end(pid):
 async def test_a_command_that_takes_too_long_is_killed(tmp_path):
     code, _ = await run_to_end(["sleep", "60"], {"PATH": os.environ["PATH"]}, tmp_path, 0.1)
     assert code == 124
-    code, output = await run_to_end(["echo", "hello"], {"PATH": os.environ["PATH"]}, tmp_path, 5)
+    code, output = await run_to_end(["echo", "hello"], {"PATH": os.environ["PATH"]}, tmp_path, 60)
     assert (code, output) == (0, "hello")
 
 
@@ -210,7 +210,7 @@ def test_the_reaper_kills_what_carries_the_marker_and_nothing_else():
     other = subprocess.Popen(["sleep", "60"], env={"MARK": f"not {mark}", "PATH": os.environ["PATH"]})
     try:
         assert kill_marked(f"MARK={mark}") == 1
-        assert marked.wait(5) == -signal.SIGKILL
+        assert marked.wait(60) == -signal.SIGKILL
         assert other.poll() is None
     finally:
         other.kill()
@@ -224,9 +224,9 @@ def test_the_reaper_acts_when_its_parent_is_gone():
     reaper = subprocess.Popen(
         [sys.executable, "-m", "e2e.sandbox.node.reaper", f"MARK={mark}"], stdin=subprocess.PIPE, start_new_session=True
     )
-    reaper.communicate(timeout=20)
+    reaper.communicate(timeout=120)
     assert reaper.returncode == 0
-    assert marked.wait(5) == -signal.SIGKILL
+    assert marked.wait(60) == -signal.SIGKILL
 
 
 async def test_logs_can_be_served_by_https(tmp_path):

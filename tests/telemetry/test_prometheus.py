@@ -90,7 +90,7 @@ async def pod(api: StubApi) -> AsyncIterator[BusyPod]:
 
 async def query(prometheus: Prometheus, text: str) -> list[dict[str, Any]]:
     """The result of an instant query, as soon as there is one."""
-    async with asyncio.timeout(30), aiohttp.ClientSession(prometheus.url) as session:
+    async with asyncio.timeout(120), aiohttp.ClientSession(prometheus.url) as session:
         while True:
             async with session.get("/api/v1/query", params={"query": text}) as answer:
                 result: list[dict[str, Any]] = (await answer.json())["data"]["result"]
@@ -138,7 +138,7 @@ async def test_utilization_follows_the_executor(api: StubApi, pod: BusyPod) -> N
 
 async def reads(exporter: SimulatedDcgmExporter, expected: float) -> None:
     """Wait until both GPUs of the pod read about that many per cent."""
-    async with asyncio.timeout(10), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(120), aiohttp.ClientSession() as session:
         while True:
             async with session.get(exporter.url) as answer:
                 lines = (await answer.text()).splitlines()
@@ -192,7 +192,7 @@ async def test_a_pod_without_executor_metrics_counts_by_its_process(api: StubApi
 
 async def memory_of(exporter: SimulatedDcgmExporter, pod: str) -> tuple[str, float]:
     """GPU number and used MiB of a pod's only GPU."""
-    async with asyncio.timeout(10), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(120), aiohttp.ClientSession() as session:
         while True:
             async with session.get(exporter.url) as answer:
                 for line in (await answer.text()).splitlines():

@@ -12,6 +12,7 @@ from e2e.browser import browser
 from tests.web.scene import P99, Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+expect.set_options(timeout=60_000)
 
 HOSTILE = '<img src=x onerror="document.title=1">"\'</script><b id=injected>&amp;'
 
@@ -173,7 +174,7 @@ async def test_an_object_that_is_gone_and_an_operator_that_is_away_are_told(scen
     await expect(page.locator("#state")).to_contain_text("what is shown is old")
     await expect(page.locator("h1")).to_have_text("n/m")
     await page.context.set_offline(False)
-    await expect(page.locator("#state")).to_have_text("Live", timeout=15_000)
+    await expect(page.locator("#state")).to_have_text("Live")
     watched.faults = [fault for fault in watched.faults if "failed" not in fault.lower() and "404" not in fault]
 
 

@@ -18,8 +18,8 @@ from e2e.sandbox.mesh.policies import JWT_FILTER, merged
 from e2e.sandbox.mesh.translation import MeshConfig
 
 HOST = "127.0.0.1"
-START_SECONDS = 20.0
-APPLY_SECONDS = 15.0
+START_SECONDS = 60.0
+APPLY_SECONDS = 60.0
 REPLACE_SECONDS = 2.0
 DRAIN_SECONDS = 5.0
 """How long a cluster without routes is kept for the requests still under way."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -12,11 +11,12 @@ import aiohttp
 from e2e.sandbox.binaries import prometheus_path
 from e2e.sandbox.mesh.child import Child, ChildEndedError
 from e2e.sandbox.mesh.reflector import ApiAccess
+from e2e.sandbox.ports import free_port
 from e2e.sandbox.telemetry.discovery import PodDiscovery, write_targets
 from e2e.sandbox.telemetry.scraping import ScrapeTarget, prometheus_config
 
 HOST = "127.0.0.1"
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 START_ATTEMPTS = 3
 RETENTION = "12h"
 
@@ -57,7 +57,7 @@ class Prometheus:
         config = self._write_configuration()
         attempts = 1 if self._listen_port else START_ATTEMPTS
         for attempt in range(1, attempts + 1):
-            port = self._listen_port or _free_port()
+            port = self._listen_port or free_port(HOST)
             child = Child(self._command(config, port), self._work_dir / "prometheus.log")
             await child.start()
             self._child = child
@@ -121,10 +121,3 @@ class Prometheus:
                 except aiohttp.ClientConnectionError:
                     pass
                 await asyncio.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
