@@ -1,6 +1,6 @@
 """Puts faults in the operator's way and prints what came of it: ``python -m e2e.faults calls|long|processes``.
 
-`calls` strikes every call of five scenarios with every fault, in virtual time; `long` plays faults that last, in
+`calls` strikes every call of every scenario with every fault, in virtual time; `long` plays faults that last, in
 virtual time as well; `processes` kills real operator processes while requests go through a real Envoy. Exit code 1 when
 something did not hold.
 """

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -53,12 +54,7 @@ async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None =
     """One run of a scenario."""
     async with World.of(api, wall) as world:
         operator = world.operator(strike)
-        if scenario.bare:
-            await asyncio.sleep(0)
-        else:
-            await world.declare("v1", "v1")
-            await world.finished("v1", "Promoted", alone="v1")
-            world.mesh.armed = True
+        await scenario.before(world)
         injector = operator.injector
         injector.arm()
         begun = len(api.audit)
@@ -128,23 +124,26 @@ async def every_call(words: list[str]) -> list[Row]:
     await api.start()
     chosen = [one for one in SCENARIOS if any(word in one.title for word in words)] or list(SCENARIOS)
     faults = [one for one in Fault if any(word in one for word in words)] or list(Fault)
-    found: dict[Fault, list[Trial]] = {fault: [] for fault in faults}
+    rows = []
     for scenario in chosen:
         begun = time.monotonic()
         plain = await play(api, wall, scenario)
         assert not plain.problems, plain.problems
-        count = 0
+        found = []
         async for trial in trials(api, wall, scenario, plain, strikes(plain, faults)):
             api.audit.clear()
-            found[trial.strike.fault].append(trial)
-            count += 1
+            found.append(trial)
             if trial.problems:
-                print(f"{scenario.title}, {trial.strike}: {'; '.join(trial.problems)[:600]}", file=sys.stderr)
+                print(f"{scenario.title}, {trial.strike}: {'; '.join(trial.problems)[:1000]}", file=sys.stderr)
+        rows.append(_row(scenario, plain, found))
         seconds = time.monotonic() - begun
-        print(f"{scenario.title}: {plain.calls} calls, {count} tries, {seconds:.0f} s", file=sys.stderr, flush=True)
-    titles = ", ".join(scenario.title for scenario in chosen)
-    rows = []
-    for fault, tried in found.items():
-        failed = tuple("; ".join(one.problems) for one in tried if one.problems)
-        rows.append(Row(fault, f"transport; {titles}", HOLDS, len(tried), failed))
+        print(f"{scenario.title}: {len(found)} tries, {seconds:.0f} s", file=sys.stderr, flush=True)
     return rows
+
+
+def _row(scenario: Scenario, plain: Course, found: list[Trial]) -> Row:
+    met = Counter(trial.strike.fault for trial in found)
+    injected = ", ".join(f"{fault.short} {count}" for fault, count in met.items())
+    failed = tuple("; ".join(trial.problems) for trial in found if trial.problems)
+    note = f"{plain.calls} calls, {plain.writes} of them writes, without a fault"
+    return Row(scenario.title, injected, HOLDS, len(found), failed, note)

@@ -29,6 +29,22 @@ class Fault(StrEnum):
         """Whether only calls that write are counted."""
         return self in (Fault.KILL, Fault.CONFLICT)
 
+    @property
+    def short(self) -> str:
+        """A word or two for it."""
+        return SHORT[self]
+
+
+SHORT = {
+    Fault.KILL: "killed",
+    Fault.CONFLICT: "409",
+    Fault.THROTTLED: "429",
+    Fault.FAILED: "500",
+    Fault.SILENT: "no answer",
+    Fault.REFUSED: "not sent",
+    Fault.LOST: "answer lost",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Strike:

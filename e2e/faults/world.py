@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from e2e.faults.nodes import Nodes
 from e2e.faults.operators import Operator
 from e2e.sandbox.apiserver.store import Change
 
-__all__ = ["NAME", "STEPS", "Wall", "World"]
+__all__ = ["LAG", "NAME", "STEPS", "Wall", "World"]
 
 NAME = "m"
 EPOCH = 1_767_225_600.0
@@ -41,10 +41,15 @@ class Wall:
         return EPOCH + asyncio.get_running_loop().time() + self.offset
 
 
-def spec_of(serve: str, *names: str, last_hold: float = HOLD, **more: Any) -> Obj:
-    """A spec whose rollouts take a minute and wait for evidence; ``last_hold`` are the seconds of the last step."""
+def spec_of(
+    serve: str, *names: str, last_hold: float = HOLD, rollout: Mapping[str, Any] | None = None, **more: Any
+) -> Obj:
+    """A spec whose rollouts take a minute and wait for evidence; ``last_hold`` are the seconds of the last step.
+
+    ``rollout`` replaces fields of the rollout, ``more`` fields of the spec.
+    """
     holds = [*([HOLD] * (len(STEPS) - 1)), last_hold]
-    rollout = {
+    paced = {
         "steps": [{"weight": weight, "hold": f"{hold:g}s"} for weight, hold in zip(STEPS, holds, strict=True)],
         "keepPrevious": "10s",
         "progressDeadline": "5m",
@@ -57,7 +62,7 @@ def spec_of(serve: str, *names: str, last_hold: float = HOLD, **more: Any) -> Ob
         "versions": [{"name": name, "uri": f"file:///models/{name}"} for name in names],
         "serve": serve,
         "traffic": {"settle": f"{SETTLE}s"},
-        "rollout": rollout,
+        "rollout": paced | dict(rollout or {}),
         "autoscaling": {"minReplicas": 1, "maxReplicas": 4, "qps": {"target": 60}},
     }
     return plain | more
@@ -151,9 +156,17 @@ class World:
         path = MODEL_DEPLOYMENT.path(self.namespace, NAME, "status")
         await self.api.ask("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
 
-    async def act(self, verb: str) -> None:
-        """Write an action."""
-        await self.patch_status({"action": {"id": f"{verb}-{len(self.statuses)}", "verb": verb, "by": "user"}})
+    async def act(self, verb: str) -> str:
+        """Write an action; gives its id."""
+        name = f"{verb}-{len(self.statuses)}"
+        await self.patch_status({"action": {"id": name, "verb": verb, "by": "user"}})
+        return name
+
+    async def acted(self, verb: str) -> str:
+        """Write an action and wait for its answer; gives its id."""
+        name = await self.act(verb)
+        await self.until(f"an answer to {verb}", lambda status: status.get("lastAction", {}).get("id") == name)
+        return name
 
     async def delete(self) -> None:
         """Delete the ModelDeployment."""
@@ -221,11 +234,19 @@ class World:
         ]
         return {
             "children": self.children(),
+            "stored": self._stored(),
             "phase": status.get("phase"),
             "stable": status.get("stable"),
             "versions": versions,
             "history": [(entry["id"], entry["to"], entry["outcome"]) for entry in status.get("history", ())],
         }
+
+    def _stored(self) -> list[str]:
+        """Kind and name of whatever is in the namespace, by whomever; Events go by themselves."""
+        everything = self.api.cluster.store.everything()
+        return sorted(
+            f"{shelf}/{key[-1]}" for shelf, key, _ in everything if key[0] == self.namespace and "event" not in shelf
+        )
 
     def faults(self) -> list[str]:
         """Everything seen so far that must never be: lost requests, skipped steps, evidence counted twice."""
@@ -236,32 +257,33 @@ class World:
         for before, after in itertools.pairwise(_evidence(self.statuses)):
             if before[:1] != after[:1]:
                 continue
-            (_, end, windows, total), (_, later, more, bigger) = before, after
+            (_, _, end, windows, total), (_, _, later, more, bigger) = before, after
             if more - windows > round((later - end) / INTERVAL) and windows:
                 found.append(f"{more - windows} windows counted within {later - end:g} s")
             if bigger < total or more < windows:
                 found.append(f"evidence went from {total} requests in {windows} windows to {bigger} in {more}")
-        for rollout, end, _, total in _evidence(self.statuses):
-            served = self._served(end)
+        for rollout, stable, end, _, total in _evidence(self.statuses):
+            served = self._served(end, other_than=stable)
             if total > served + self.demand.qps:
                 found.append(f"{rollout}: {total} requests counted, {served} served")
         return found
 
-    def _served(self, until: float) -> float:
-        """Requests that any candidate can have answered by then."""
+    def _served(self, until: float, other_than: str) -> float:
+        """Requests that any revision but the stable one can have answered by then."""
         known = [counts for at, counts in self.demand.served if at <= until + INTERVAL]
-        return max((value for name, value in (known[-1] if known else {}).items() if "-v1-" not in name), default=0.0)
+        return max((value for name, value in (known[-1] if known else {}).items() if name != other_than), default=0.0)
 
 
-def _evidence(statuses: list[Obj]) -> list[tuple[str, float, int, int]]:
-    """Rollout, end of the last window, windows and requests of the candidate, for each status with evidence."""
+def _evidence(statuses: list[Obj]) -> list[tuple[str, str, float, int, int]]:
+    """Rollout, stable revision, end of the last window, windows and requests of the candidate, per status with some."""
     found = []
     for status in statuses:
         for check in status.get("analysis") or ():
             if check.get("window"):
                 total = int((check.get("candidate") or {}).get("requests", 0))
                 end = parse_time(check["window"]) or 0.0
-                found.append((check.get("rollout", ""), end, int(check.get("windows", 0)), total))
+                stable = (status.get("rollout") or {}).get("fromRevision", "")
+                found.append((check.get("rollout", ""), stable, end, int(check.get("windows", 0)), total))
     return found
 
 

@@ -64,6 +64,7 @@ def test_a_window_that_is_counted_twice_is_seen():
 def test_more_requests_than_were_served_are_seen():
     async def play(world):
         check = {"rollout": "r", "window": "2026-01-01T00:00:10Z", "windows": 1, "candidate": {"requests": 900}}
-        world.statuses += [{"analysis": [check]}]
+        stable = world.status["versions"][0]["revision"]
+        world.statuses += [{"rollout": {"id": "r", "fromRevision": stable}, "analysis": [check]}]
 
     assert seen(play) == ["r: 900 requests counted, 0.0 served"]
