@@ -240,7 +240,7 @@ def test_instances_compute_at_once(tmp_path: Path) -> None:
         (tmp_path / "gate").mkdir()
         answers = [pool.submit(server.infer) for _ in range(3)]
         await_condition(lambda: len(list((tmp_path / "gate").glob("running-*"))) == 2)
-        assert server.on_loop(lambda: server.repository.find("m").serving()[1].waiting) == 1
+        await_condition(lambda: server.on_loop(lambda: server.repository.find("m").serving()[1].waiting) == 1)
         (tmp_path / "gate" / "open").touch()
         assert [answer.result() for answer in answers] == [2, 2, 2]
 

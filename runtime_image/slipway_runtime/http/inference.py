@@ -31,6 +31,7 @@ CACHE_HIT = ("x-slipway-cache", "hit")
 _HEAD_LENGTH = "inference-header-content-length"
 # JSON beyond this takes milliseconds: it is (de)coded in a thread, so that health answers never wait.
 _LARGE_JSON = 256 * 1024
+_LONGEST_NUMBER = 20
 
 
 class InferenceEndpoint:
@@ -202,9 +203,16 @@ def _is_shadow(exchange: Exchange) -> bool:
 
 
 def _is_heavy(exchange: Exchange) -> bool:
-    if len(exchange.body) > LARGE and "content-encoding" in exchange.headers:
+    body = exchange.body
+    if len(body) > LARGE and "content-encoding" in exchange.headers:
         return True
-    return len(exchange.body) > _LARGE_JSON and _HEAD_LENGTH not in exchange.headers
+    if len(body) <= _LARGE_JSON:
+        return False
+    # Tensors of numbers are taken as they lie; texts behind the JSON have to be read one by one.
+    head = exchange.headers.get(_HEAD_LENGTH, "")
+    if not (head.isascii() and head.isdigit() and len(head) < _LONGEST_NUMBER) or int(head) > _LARGE_JSON:
+        return True
+    return body.find(b"BYTES", 0, int(head)) >= 0
 
 
 def _wants_text(request: InferRequest) -> bool:

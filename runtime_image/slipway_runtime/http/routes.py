@@ -30,7 +30,6 @@ from slipway_runtime.telemetry.switches import Switches
 _READ = ("GET", "HEAD")
 _UNREADY = Answer(HTTPStatus.BAD_REQUEST)
 _EMPTY = Answer()
-_SHARED_MEMORY = ("systemsharedmemory", "cudasharedmemory")
 
 
 class Router:
@@ -133,26 +132,29 @@ class Router:
             case ["v2", "models", "stats"]:
                 _allow(exchange, *_READ)
                 return self._statistics([place.service for place in self._repository.places()])
-            case ["v2", "models", model, "versions", version, *rest] if len(rest) <= 1:
-                _allow(exchange, *_READ)
-                return self._model(model, version, rest)
-            case ["v2", "models", model, *rest] if len(rest) <= 1:
-                _allow(exchange, *_READ)
-                return self._model(model, None, rest)
+            case ["v2", "models", model, "versions", version]:
+                return self._model(exchange, model, version)
+            case ["v2", "models", model, "versions", version, "ready" | "config" | "stats" as part]:
+                return self._model(exchange, model, version, part)
+            case ["v2", "models", model]:
+                return self._model(exchange, model, None)
+            case ["v2", "models", model, "ready" | "config" | "stats" as part]:
+                return self._model(exchange, model, None, part)
             case ["v2", "repository", "index"]:
                 _allow(exchange, "POST")
-                return json_answer(self._repository.index(only_ready=_object(exchange).get("ready") is True))
-            case ["v2", kind, "status"] if kind in _SHARED_MEMORY:
-                _allow(exchange, *_READ)
-                return json_answer([])
-            case ["v2", kind, "region", _, "status"] if kind in _SHARED_MEMORY:
-                raise not_found("there is no such region of shared memory")
-            case ["v2", "trace", "setting"] | ["v2", "models", _, "trace", "setting"]:
+                only_ready = _object(exchange).get("ready", False)
+                if not isinstance(only_ready, bool):
+                    raise invalid("'ready' must be true or false")
+                return json_answer(self._repository.index(only_ready=only_ready))
+            case ["v2", "systemsharedmemory" | "cudasharedmemory" as kind, *rest]:
+                return _shared_memory(exchange, kind, rest)
+            case ["v2", "models", model, "trace", "setting"]:
+                self._repository.find(model)
+                return self._settings(exchange, self._switches.trace_settings, self._switches.change_tracing)
+            case ["v2", "trace", "setting"]:
                 return self._settings(exchange, self._switches.trace_settings, self._switches.change_tracing)
             case ["v2", "logging"]:
                 return self._settings(exchange, self._switches.log_settings, self._switches.change_logging)
-            case ["v2", kind, *_] if kind in _SHARED_MEMORY:
-                raise unsupported(f"'{kind}' is not offered by this server")
         raise not_found("there is nothing at this path")
 
     def _change(self, exchange: Exchange, model: str, action: str) -> None:
@@ -178,18 +180,17 @@ class Router:
             change(_object(exchange))
         return json_answer(read())
 
-    def _model(self, model: str, version: str | None, rest: list[str]) -> Answer:
-        if rest == ["ready"]:
+    def _model(self, exchange: Exchange, model: str, version: str | None, part: str = "") -> Answer:
+        _allow(exchange, *_READ)
+        if part == "ready":
             return _EMPTY if self._is_ready(model, version) else _UNREADY
         service = self._repository.find(model, version)
-        if rest == ["stats"]:
+        if part == "stats":
             return self._statistics([service])
-        if rest not in ([], ["config"]):
-            raise not_found("there is nothing at this path")
         loaded = service.model
         if loaded is None:
             raise unavailable("the model is not ready yet")
-        if rest:
+        if part == "config":
             return json_answer(
                 model_config(model, loaded, service.max_batch_size, service.max_delay, service.instances)
             )
@@ -207,7 +208,26 @@ class Router:
 
 def _allow(exchange: Exchange, *methods: str) -> None:
     if exchange.method not in methods:
-        raise RequestFailure(HTTPStatus.METHOD_NOT_ALLOWED, f"this path takes {' or '.join(methods)} only")
+        raise RequestFailure(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            f"this path takes {' or '.join(methods)} only",
+            headers=(("Allow", ", ".join(methods)),),
+        )
+
+
+def _shared_memory(exchange: Exchange, kind: str, rest: list[str]) -> Answer:
+    """There are no regions of shared memory, and none can be registered."""
+    match rest:
+        case ["status"]:
+            _allow(exchange, *_READ)
+            return json_answer([])
+        case ["region", _, "status"]:
+            _allow(exchange, *_READ)
+            raise not_found("there is no such region of shared memory")
+        case ["region", _, "register" | "unregister"] | ["unregister"]:
+            _allow(exchange, "POST")
+            raise unsupported(f"'{kind}' is not offered by this server")
+    raise not_found("there is nothing at this path")
 
 
 def _object(exchange: Exchange) -> dict[str, Any]:

@@ -49,9 +49,9 @@ def json_answer(document: Any, status: HTTPStatus = HTTPStatus.OK) -> Answer:
 
 def failure_answer(failure: RequestFailure) -> Answer:
     """``{"error": text}``, the only form of error that clients of the protocol can read."""
-    headers: tuple[Header, ...] = ()
+    headers = failure.headers
     if failure.retry_after is not None:
-        headers = (("Retry-After", str(failure.retry_after)),)
+        headers = (*headers, ("Retry-After", str(failure.retry_after)))
     return Answer(failure.status, (orjson.dumps({"error": failure.text}),), JSON, headers)
 
 

@@ -11,16 +11,24 @@ class RequestFailure(Exception):  # noqa: N818 - half of them are answers, not e
     """A request that gets an error answer: ``status`` and ``text`` are what the client sees.
 
     ``retry_after`` (whole seconds) is sent as the header of that name. Texts may name what the client asked for,
-    but are cut; they never repeat its data and never name paths or internals of the server.
+    but are cut; they never repeat its data and never name paths or internals of the server. ``headers`` go with an
+    answer over HTTP.
     """
 
-    def __init__(self, status: HTTPStatus, text: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: HTTPStatus,
+        text: str,
+        retry_after: int | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         # Over gRPC it goes into a header, of which clients take 8 KiB.
         text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
         super().__init__(text)
         self.status = status
         self.text = text
         self.retry_after = retry_after
+        self.headers = headers
 
 
 def invalid(text: str) -> RequestFailure:

@@ -54,7 +54,7 @@ def decode_generate(body: bytes | bytearray | memoryview, signature: Signature) 
 
 
 def _tensor(spec: TensorSpec, value: Any) -> Tensor:
-    shape = check_shape(spec.name, _filled(_shape(spec.name, value), spec.shape))
+    shape = check_shape(spec.name, _filled(_shape(spec.name, value), spec.shape), spec.datatype)
     values = value if isinstance(value, list) else [value]
     return Tensor(spec.name, spec.datatype, decode_json(spec.name, spec.datatype, shape, values))
 

@@ -18,6 +18,10 @@ from slipway_runtime.tensors.tensor import Array, Shape, Signature, Tensor
 # No tensor of a request has more elements; the product of a shape cannot overflow below it.
 MAX_ELEMENTS = 2**31 - 1
 MAX_RANK = 32
+MAX_TENSORS = 10_000
+"""Inputs of a request, and outputs that it asks for."""
+MAX_TEXTS = 2**21
+"""Elements of a tensor of BYTES: each is an object of its own, with ten times the bytes that it takes to send one."""
 MAX_CLASSES = 100_000
 _MICROSECOND = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
@@ -88,6 +92,8 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
     head, values = _decode_head(body[:size])
     if not head.inputs:
         raise invalid("the request has no inputs")
+    if max(len(head.inputs), len(head.outputs or ())) > MAX_TENSORS:
+        raise invalid(f"a request has up to {MAX_TENSORS} inputs and outputs")
     if not head.parameters and not head.outputs:
         return InferRequest(_decode_inputs(head.inputs, values, body[size:]), id=head.id or "")
     parameters = head.parameters or {}
@@ -152,7 +158,8 @@ def _decode_inputs(entries: list[_Input], values: list[Any] | None, blob: memory
         if entry.name in seen:
             raise invalid(f"input '{entry.name}' is given twice")
         seen.add(entry.name)
-        datatype, shape = parse_datatype(entry.name, entry.datatype), check_shape(entry.name, entry.shape)
+        datatype = parse_datatype(entry.name, entry.datatype)
+        shape = check_shape(entry.name, entry.shape, datatype)
         size = _binary_size(entry)
         if size is None:
             data = entry.data if values is None else values[index]
@@ -186,13 +193,14 @@ def parse_datatype(name: str, word: str) -> Datatype:
         raise invalid(f"input '{name}': unknown datatype") from error
 
 
-def check_shape(name: str, shape: Sequence[int]) -> Shape:
+def check_shape(name: str, shape: Sequence[int], datatype: Datatype) -> Shape:
     """The shape of the input ``name``, if it is one. Raises RequestFailure (400)."""
     if len(shape) > MAX_RANK or (shape and min(shape) < 0):
         raise invalid(f"input '{name}': a shape has up to {MAX_RANK} dimensions of 0 or more")
     # The largest dimension counts even when another one is 0, or reshape would overflow.
-    if math.prod(filter(None, shape)) > MAX_ELEMENTS:
-        raise invalid(f"input '{name}': more than {MAX_ELEMENTS} elements")
+    most = MAX_TEXTS if datatype is Datatype.BYTES else MAX_ELEMENTS
+    if math.prod(filter(None, shape)) > most:
+        raise invalid(f"input '{name}': more than {most} elements")
     return tuple(shape)
 
 
@@ -217,9 +225,11 @@ def _decode_outputs(entries: list[_Output] | None, binary: bool) -> tuple[Reques
     if not entries:
         return None
     outputs: list[RequestedOutput] = []
+    seen: set[str] = set()
     for entry in entries:
-        if any(entry.name == other.name for other in outputs):
+        if entry.name in seen:
             raise invalid(f"output '{entry.name}' is requested twice")
+        seen.add(entry.name)
         parameters = entry.parameters or {}
         classes = requested_classes(entry.name, parameters)
         wants_binary = _flag(parameters, "binary_data", f"output '{entry.name}'", binary)

@@ -14,7 +14,7 @@ from slipway_runtime.metrics.recorder import CLIENT_GONE
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import check_against
 from slipway_runtime.repository.repository import Repository
-from slipway_runtime.rpc.requests import RpcRequest, decode_infer, named
+from slipway_runtime.rpc.requests import RpcRequest, Undecoded, named
 from slipway_runtime.rpc.responses import encode_infer, encode_last
 from slipway_runtime.serving.budget import ByteBudget
 from slipway_runtime.serving.job import Outcome
@@ -43,6 +43,8 @@ class RpcInference:
         self._memory = memory or ByteBudget(0)
         self._repository = repository
         self._repeater = repeater
+        # One at a time: what is read takes several times the memory of the message.
+        self._decoding = asyncio.Semaphore(1)
 
     def target(self, data: bytes, metadata: Mapping[str, str]) -> ModelService:
         """The model that a request is for. Raises RequestFailure (400, 404)."""
@@ -51,7 +53,7 @@ class RpcInference:
                 return self._repository.find(*named(data))
             except RequestFailure:
                 # A damaged message is told so, whatever stands where the name should be.
-                decode_infer(memoryview(data))
+                Undecoded(memoryview(data))
                 raise
         except RequestFailure as failure:
             # With one model there is no doubt whose client is mistaken.
@@ -119,7 +121,7 @@ class RpcInference:
         self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None
     ) -> AsyncGenerator[bytes, None]:
         model, batcher = service.serving(begun=0.0)
-        read = decode_infer(memoryview(data))
+        read = await self._decoded(data)
         check_against(model.signature, read.request)
         self._tenant_lag(metadata)
         runner = batcher.streams
@@ -143,6 +145,14 @@ class RpcInference:
         finally:
             stream.cancel()
 
+    async def _decoded(self, data: bytes) -> RpcRequest:
+        """The request in ``data``; one that takes long to read does not hold up the others. Raises RequestFailure."""
+        request = Undecoded(memoryview(data))
+        if not request.heavy:
+            return request.decode()
+        async with self._decoding:
+            return await asyncio.to_thread(request.decode)
+
     def _tenant_lag(self, metadata: Mapping[str, str]) -> float:
         return 0.0 if self._tenants is None else self._tenants.admit(metadata.get(self._tenants.header, ""))
 
@@ -151,7 +161,7 @@ class RpcInference:
     ) -> bytes:
         # A server that drains takes no new calls: what comes belongs to a call or a stream that is under way.
         model, batcher = service.serving(begun=0.0)
-        read = decode_infer(memoryview(data))
+        read = await self._decoded(data)
         check_against(model.signature, read.request)
         if shadow:
             service.admit_shadow(batcher)

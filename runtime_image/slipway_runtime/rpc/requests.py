@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,9 @@ import numpy as np
 from slipway_runtime.protocol.failures import invalid
 from slipway_runtime.protocol.rawdata import decode_raw
 from slipway_runtime.protocol.request import (
+    MAX_RANK,
+    MAX_TENSORS,
+    MAX_TEXTS,
     InferRequest,
     Parameters,
     RequestedOutput,
@@ -22,14 +28,28 @@ from slipway_runtime.protocol.request import (
     requested_classes,
     timeout_of,
 )
-from slipway_runtime.rpc.wire import message, read_fields, read_varints, signed, text
+from slipway_runtime.rpc.wire import (
+    DELIMITED,
+    MAX_FIELDS,
+    Allowance,
+    Field,
+    Numbers,
+    count_varints,
+    message,
+    packed_varints,
+    read_fields,
+    read_varints,
+    signed,
+    text,
+)
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape, Tensor
 
 FINAL_RESPONSE_WANTED = "triton_enable_empty_final_response"
-_FLOAT_CONTENTS: dict[int, np.dtype[Any]] = {6: np.dtype("<f4"), 7: np.dtype("<f8")}
+_FLOAT_CONTENTS = (6, 7)
 _SIGNED_CONTENTS = (2, 3)
-_BYTES_CONTENTS = 8
+# Tensors larger than this, in bytes, take milliseconds to read where their elements have to be looked at.
+_LARGE = 256 * 1024
 _CONTENTS = {
     Datatype.BOOL: 1, Datatype.INT8: 2, Datatype.INT16: 2, Datatype.INT32: 2, Datatype.INT64: 3,
     Datatype.UINT8: 4, Datatype.UINT16: 4, Datatype.UINT32: 4, Datatype.UINT64: 5,
@@ -68,9 +88,32 @@ class _Message:
     raw: list[memoryview] = field(default_factory=list)
 
 
+class Undecoded:
+    """A ``ModelInferRequest`` whose tensors are still to be read. Raises RequestFailure (400)."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._message = _read(data)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether reading it takes so long that it belongs in a thread."""
+        read = self._message
+        if any(one.contents is not None and len(one.contents) > _LARGE for one in read.inputs):
+            return True
+        texts = any(one.datatype == Datatype.BYTES for one in read.inputs)
+        return texts and any(len(blob) > _LARGE for blob in read.raw)
+
+    def decode(self) -> RpcRequest:
+        """The request; tensors are views of its bytes where possible. Raises RequestFailure (400)."""
+        return _decoded(self._message)
+
+
 def decode_infer(data: memoryview) -> RpcRequest:
     """Decode ``ModelInferRequest``; tensors are views of ``data`` where possible. Raises RequestFailure (400)."""
-    read = _read(data)
+    return _decoded(_read(data))
+
+
+def _decoded(read: _Message) -> RpcRequest:
     if not read.inputs:
         raise invalid("the request has no inputs")
     if len({one.name for one in read.inputs}) != len(read.inputs):
@@ -157,7 +200,8 @@ def settings_of(data: bytes) -> dict[str, Any]:
 
 def _read(data: memoryview) -> _Message:
     read = _Message()
-    for number, _, value in read_fields(data):
+    allowance = Allowance()
+    for number, _, value in read_fields(data, allowance):
         match number:
             case 1:
                 read.model = text(value)
@@ -166,53 +210,56 @@ def _read(data: memoryview) -> _Message:
             case 3:
                 read.id = text(value)
             case 4:
-                read.parameters.update([_parameter(message(value))])
+                read.parameters.update([_parameter(message(value), allowance)])
             case 5:
-                read.inputs.append(_read_input(message(value)))
+                read.inputs.append(_read_input(message(value), allowance))
             case 6:
-                read.outputs.append(_read_output(message(value)))
+                read.outputs.append(_read_output(message(value), allowance))
             case 7:
                 read.raw.append(message(value))
+    if max(len(read.inputs), len(read.outputs)) > MAX_TENSORS:
+        raise invalid(f"a request has up to {MAX_TENSORS} inputs and outputs")
     return read
 
 
-def _read_input(data: memoryview) -> _Input:
+def _read_input(data: memoryview, allowance: Allowance) -> _Input:
     read = _Input()
-    for number, kind, value in read_fields(data):
+    for number, kind, value in read_fields(data, allowance):
         match number:
             case 1:
                 read.name = text(value)
             case 2:
                 read.datatype = text(value)
             case 3:
-                read.shape += [signed(size) for size in read_varints(kind, value)]
+                # One more than there may be, so that it is noticed.
+                read.shape += map(signed, islice(read_varints(kind, value), MAX_RANK + 1))
             case 4:
-                read.parameters.update([_parameter(message(value))])
+                read.parameters.update([_parameter(message(value), allowance)])
             case 5:
                 read.contents = message(value)
     return read
 
 
-def _read_output(data: memoryview) -> tuple[str, Parameters]:
+def _read_output(data: memoryview, allowance: Allowance) -> tuple[str, Parameters]:
     name = ""
     parameters: Parameters = {}
-    for number, _, value in read_fields(data):
+    for number, _, value in read_fields(data, allowance):
         if number == 1:
             name = text(value)
         elif number == 2:
-            parameters.update([_parameter(message(value))])
+            parameters.update([_parameter(message(value), allowance)])
     return name, parameters
 
 
-def _parameter(entry: memoryview) -> tuple[str, Any]:
+def _parameter(entry: memoryview, allowance: Allowance) -> tuple[str, Any]:
     """An entry of a map of InferParameter."""
     name: str = ""
     parameter: Any = None
-    for number, _, value in read_fields(entry):
+    for number, _, value in read_fields(entry, allowance):
         if number == 1:
             name = text(value)
         elif number == 2:
-            for kind, _, content in read_fields(message(value)):
+            for kind, _, content in read_fields(message(value), allowance):
                 parameter = _parameter_value(kind, content)
     return name, parameter
 
@@ -225,7 +272,8 @@ def _parameter_value(kind: int, content: int | memoryview) -> Any:
 
 def _tensor(read: _Input, raw: memoryview | None) -> Tensor:
     check_input_parameters(read.name, read.parameters)
-    datatype, shape = parse_datatype(read.name, read.datatype), check_shape(read.name, read.shape)
+    datatype = parse_datatype(read.name, read.datatype)
+    shape = check_shape(read.name, read.shape, datatype)
     if raw is None:
         return Tensor(read.name, datatype, _typed(read, datatype, shape))
     if read.contents is not None:
@@ -238,35 +286,72 @@ def _typed(read: _Input, datatype: Datatype, shape: Shape) -> Array:
     number = _CONTENTS.get(datatype)
     if number is None:
         raise invalid(f"input '{read.name}': {datatype} has no typed contents, send raw_input_contents")
-    fields = list(read_fields(read.contents if read.contents is not None else memoryview(b"")))
-    if any(found != number for found, _, _ in fields):
-        raise invalid(f"input '{read.name}': the contents are not those of {datatype}")
-    array = _values(read.name, datatype, number, fields)
-    if array.size != int(np.prod(shape, dtype=object)):
-        raise invalid(f"input '{read.name}': {array.size} elements do not fill shape {list(shape)}")
-    return array.reshape(shape)
+    contents = read.contents if read.contents is not None else memoryview(b"")
+    array = _texts if datatype is Datatype.BYTES else _floats if number in _FLOAT_CONTENTS else _integers
+    return array(read.name, datatype, contents, shape).reshape(shape)
 
 
-def _values(name: str, datatype: Datatype, number: int, fields: list[Any]) -> Array:
-    if number == _BYTES_CONTENTS:
-        elements = np.empty(len(fields), dtype=object)
-        elements[:] = [bytes(message(value)) for _, _, value in fields]
-        return elements
-    if number in _FLOAT_CONTENTS:
-        dtype = _FLOAT_CONTENTS[number]
-        data = b"".join(message(value) for _, _, value in fields)
-        if len(data) % dtype.itemsize:
-            raise invalid(f"input '{name}': the contents are cut off")
-        return np.frombuffer(data, dtype=dtype)
-    numbers = [one for _, kind, value in fields for one in read_varints(kind, value)]
-    if number in _SIGNED_CONTENTS:
-        numbers = [signed(one) for one in numbers]
+def _own_fields(name: str, contents: memoryview, datatype: Datatype, most: int) -> Iterator[Field]:
+    """The fields of ``contents``, which all have to be those of one datatype."""
+    number = _CONTENTS[datatype]
+    for found in read_fields(contents, Allowance(most)):
+        if found[0] != number:
+            raise invalid(f"input '{name}': the contents are not those of {datatype}")
+        yield found
+
+
+def _texts(name: str, datatype: Datatype, contents: memoryview, shape: Shape) -> Array:
+    elements = [bytes(message(value)) for _, _, value in _own_fields(name, contents, datatype, MAX_TEXTS)]
+    _check_count(name, len(elements), shape)
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
+    return array
+
+
+def _floats(name: str, datatype: Datatype, contents: memoryview, shape: Shape) -> Array:
+    dtype = datatype.numpy
+    data = b"".join(message(value) for _, _, value in _own_fields(name, contents, datatype, MAX_FIELDS))
+    if len(data) % dtype.itemsize:
+        raise invalid(f"input '{name}': the contents are cut off")
+    _check_count(name, len(data) // dtype.itemsize, shape)
+    return np.frombuffer(data, dtype=dtype)
+
+
+def _integers(name: str, datatype: Datatype, contents: memoryview, shape: Shape) -> Array:
+    fields = list(_own_fields(name, contents, datatype, MAX_FIELDS))
+    # Counted before anything is allocated: a number takes up to eight times as much memory as it takes here.
+    count = sum(1 if isinstance(value, int) else count_varints(value) for _, _, value in fields)
+    _check_count(name, count, shape)
+    array: Array = np.empty(count, dtype=datatype.numpy)
+    position = 0
+    for _, kind, value in fields:
+        for part in _parts(kind, value):
+            array[position : position + len(part)] = _converted(name, datatype, part)
+            position += len(part)
+    return array
+
+
+def _parts(kind: int, value: int | memoryview) -> Iterable[Numbers]:
+    if isinstance(value, int):
+        return [np.array([value], dtype=np.uint64)]
+    if kind != DELIMITED:
+        raise invalid("the message is not a valid protobuf of this service")
+    return packed_varints(value)
+
+
+def _converted(name: str, datatype: Datatype, part: Numbers) -> Array:
     if datatype is Datatype.BOOL:
-        return np.array([one != 0 for one in numbers], dtype=bool)
+        return np.not_equal(part, 0)
+    numbers = part.view(np.int64) if _CONTENTS[datatype] in _SIGNED_CONTENTS else part
     limits = np.iinfo(datatype.numpy)
-    if any(not limits.min <= one <= limits.max for one in numbers):
+    if len(numbers) and not (limits.min <= int(numbers.min()) and int(numbers.max()) <= limits.max):
         raise invalid(f"input '{name}': the data holds values out of the range of {datatype}")
-    return np.array(numbers, dtype=datatype.numpy)
+    return numbers.astype(datatype.numpy)
+
+
+def _check_count(name: str, count: int, shape: Shape) -> None:
+    if count != math.prod(shape):
+        raise invalid(f"input '{name}': {count} elements do not fill shape {list(shape)}")
 
 
 def _outputs(entries: list[tuple[str, Parameters]]) -> tuple[RequestedOutput, ...] | None:
