@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from slipway.kube.kinds import DEPLOYMENT
+from slipway.kube.kinds import DEPLOYMENT, POD
 
 from e2e.faults.api import Obj
 from e2e.faults.world import LAG, World
+from e2e.sandbox.apiserver.store import Change
 
 __all__ = ["SCENARIOS", "Scenario"]
 
@@ -17,6 +18,11 @@ LATE = 300.0
 """Seconds of the last step where something happens within it: a call that gets no answer must not outlast it."""
 SWIFT = {"minReplicas": 1, "maxReplicas": 4, "qps": {"target": 60}, "cooldown": "10s", "stabilizationWindow": "10s"}
 """Autoscaling that removes a replica after seconds instead of minutes."""
+ON_GPUS = {
+    "runtime": {"resources": {"limits": {"nvidia.com/gpu": 1}}},
+    "autoscaling": {"minReplicas": 2, "maxReplicas": 4, "qps": {"target": 60}},
+}
+"""Two pods with a GPU each."""
 SUSPENDED = 60.0
 """Seconds for which nothing is changed."""
 
@@ -40,6 +46,13 @@ async def serving_with_four(world: World) -> None:
     await world.finished("v1", "Promoted", alone="v1")
     world.mesh.armed = True
     await scaled_to(world, 4)
+
+
+async def serving_on_gpus(world: World) -> None:
+    """v1 serves with two pods that have a GPU each."""
+    await world.declare("v1", "v1", **ON_GPUS)
+    await world.finished("v1", "Promoted", alone="v1")
+    world.mesh.armed = True
 
 
 async def scaled_to(world: World, replicas: int) -> None:
@@ -94,6 +107,23 @@ async def recreate(world: World) -> None:
     await asyncio.sleep(LAG)
     world.mesh.armed = True
     await world.finished("v2", "Promoted", alone="v2")
+
+
+async def swap(world: World) -> None:
+    """v2 takes the GPUs of v1 one after the other: there is no third."""
+    most = 0
+
+    def count(_: Change) -> None:
+        nonlocal most
+        most = max(most, len(world.api.objects(POD, world.namespace)))
+
+    ends = world.api.listen(POD, count)
+    try:
+        await world.declare("v2", "v1", "v2", rollout={"maxSurgeGPUs": 0}, **ON_GPUS)
+        await world.finished("v2", "Promoted", alone="v2")
+    finally:
+        ends()
+    assert most == 2, f"{most} pods for two GPUs"
 
 
 async def edit(world: World) -> None:
@@ -204,6 +234,7 @@ SCENARIOS = (
     Scenario("rollout", roll_out),
     Scenario("blue/green", switch),
     Scenario("recreate", recreate),
+    Scenario("swap of GPUs", swap, before=serving_on_gpus),
     Scenario("edit of the version that serves", edit),
     Scenario("abort at 50 %", abort),
     Scenario("roll-back by evidence", roll_back),
