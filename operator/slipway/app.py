@@ -11,7 +11,7 @@ import logging
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -20,13 +20,14 @@ from kubernetes.aio.client.configuration import Configuration
 
 from slipway.engine.decide import Options, decide
 from slipway.engine.engine import Engine, Settings
-from slipway.engine.probe import ProbeService
+from slipway.engine.probe import Prober, ProbeService
 from slipway.engine.telemetry import Telemetry
 from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, WATCHED, Kind
-from slipway.kube.metadata import OWN_SELECTOR
+from slipway.kube.metadata import OWN_SELECTOR, Key
 from slipway.kube.transport import ApiTransport, Transport, load_configuration
 from slipway.metrics import PrometheusSource
+from slipway.resources import pods_host
 from slipway.web import Answers, Records, serve_page
 
 __all__ = ["EXIT_TIMEOUT", "kopf_settings", "make_engine", "operate", "registry_of"]
@@ -93,9 +94,16 @@ def make_engine(settings: Settings, client: Client, telemetry: Telemetry) -> Eng
         client,
         decide=lambda raw, observed, metrics, now: decide(raw, observed, metrics, options, now),
         source=_source(settings),
-        new_prober=ProbeService,
+        new_prober=lambda queue: ProbeService(queue, functools.partial(_prober, settings)),
         telemetry=telemetry,
     )
+
+
+def _prober(settings: Settings, key: Hashable) -> Prober:
+    """What asks the servers of one ModelDeployment, by a name that our own proxy knows where we have one."""
+    if not settings.mesh_principal or not isinstance(key, Key):
+        return Prober()
+    return Prober(host=pods_host(key.namespace, key.name, settings.cluster_domain))
 
 
 def _source(settings: Settings) -> PrometheusSource | None:

@@ -109,14 +109,70 @@ def test_models_are_scraped_on_the_port_that_has_metrics_with_the_labels_of_pods
     for rule in endpoints["http"]:
         sources = rule.get("sourceLabels", [])
         assert "__meta_kubernetes_pod_annotation_prometheus_io_port" not in sources, "a mesh rewrites it"
+    plain = {"__meta_kubernetes_pod_container_port_number": "8080", "__meta_kubernetes_pod_node_name": "n1"}
+    triton = {**plain, "__meta_kubernetes_pod_annotation_slipway_dev_metrics_port": "8002"}
+    meshed = {
+        **plain,
+        "__meta_kubernetes_pod_annotation_prometheus_io_path": "/stats/prometheus",
+        "__meta_kubernetes_pod_label_slipway_dev_revision": "m-v1-aaaaaaaa",
+    }
+    assert scraped(endpoints["http"], {"10.1.0.1:8080": plain, "10.1.0.2:8080": triton}, tmp_path) == {
+        "10.1.0.1:8080": ("/metrics", "n1", "")
+    }
+    # The mesh's proxy gives the metrics of both to everybody, whatever TLS the pod asks for.
+    assert scraped(endpoints["http"], {"10.1.0.3:8080": meshed, "[fd00::3]:8080": meshed}, tmp_path) == {
+        "10.1.0.3:15020": ("/stats/prometheus", "n1", "m-v1-aaaaaaaa"),
+        "[fd00::3]:15020": ("/stats/prometheus", "n1", "m-v1-aaaaaaaa"),
+    }
+
+
+def scraped(
+    rules: list[dict[str, Any]], targets: dict[str, dict[str, str]], folder: Path
+) -> dict[str, tuple[str, str, str]]:
+    """Path, node and revision by address, of what a real Prometheus would scrape."""
     relabelings = [
         {re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()}
-        for rule in endpoints["http"]
+        for rule in rules
     ]
-    job = {"job_name": "models", "static_configs": [{"targets": ["a:1"]}], "relabel_configs": relabelings}
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    found = [{"targets": [address], "labels": labels} for address, labels in targets.items()]
+    job = {"job_name": "models", "static_configs": found, "relabel_configs": relabelings}
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    tool = str(prometheus_path().with_name("promtool"))
     answer = subprocess.run(
-        [str(prometheus_path().with_name("promtool")), "check", "config", str(tmp_path / "prometheus.yaml")],
+        [tool, "check", "service-discovery", "--timeout=1s", str(folder / "prometheus.yaml"), "models"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
+    kept = [entry["labels"] for entry in json.loads(answer.stdout) if entry.get("labels")]
+    return {
+        labels["__address__"]: (labels["__metrics_path__"], labels["node"], labels.get("slipway_dev_revision", ""))
+        for labels in kept
+    }
+
+
+def test_a_monitor_of_models_leaves_the_proxies_own_metrics_to_the_mesh() -> None:
+    monitor = next(
+        obj for obj in of_kind(rendered(EVERYTHING), "PodMonitor") if obj["metadata"]["name"].endswith("models")
+    )
+    for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+        [rule] = endpoint["metricRelabelings"]
+        assert (rule["action"], rule["sourceLabels"]) == ("drop", ["__name__"])
+        names = (
+            "istio_requests_total",
+            "envoy_cluster_upstream_rq",
+            "slipway_requests_total",
+            "vllm:num_requests_running",
+        )
+        assert [re.fullmatch(rule["regex"], name) is not None for name in names] == [True, True, False, False]
+
+
+def test_an_operator_in_the_mesh_reaches_its_control_plane() -> None:
+    principal = "cluster.local/ns/slipway-system/sa/slipway"
+    closed = {"networkPolicy": {"enabled": True}}
+
+    def ports(values: dict[str, Any], way: str) -> set[Any]:
+        [policy] = of_kind(rendered(values), "NetworkPolicy")
+        return {port["port"] for rule in policy["spec"][way] for port in rule["ports"]}
+
+    assert ports({**closed, "istio": {"principal": principal}}, "egress") - ports(closed, "egress") == {15008, 15012}
+    assert ports({**closed, "istio": {"principal": principal}}, "ingress") - ports(closed, "ingress") == {15008, 15020}

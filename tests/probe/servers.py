@@ -31,22 +31,27 @@ class HonestServer:
     infer_status: int = 200
     infers: int = 0
     shadow_marks: set[str] = field(default_factory=set)
+    hosts: set[str] = field(default_factory=set)
     port: int = 0
 
     async def _live(self, request: web.Request) -> web.Response:
         return web.Response(status=200 if self.ready else 503)
 
     async def _metadata(self, request: web.Request) -> web.Response:
-        self.shadow_marks.add(request.headers.get("x-slipway-shadow", ""))
+        self._note(request)
         return web.json_response(self.metadata)
 
     async def _infer(self, request: web.Request) -> web.Response:
         await request.read()
         self.infers += 1
-        self.shadow_marks.add(request.headers.get("x-slipway-shadow", ""))
+        self._note(request)
         if self.infer_status != 200:
             return web.json_response({"error": "no luck"}, status=self.infer_status)
         return web.json_response({"model_name": "m", "outputs": self.outputs})
+
+    def _note(self, request: web.Request) -> None:
+        self.shadow_marks.add(request.headers.get("x-slipway-shadow", ""))
+        self.hosts.add(request.headers["Host"])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["HonestServer"]:

@@ -45,6 +45,18 @@ async def test_a_good_server_passes_and_tells_its_digest() -> None:
     assert server.shadow_marks == {"true"}
 
 
+async def test_a_pod_is_asked_at_its_own_address_by_the_name_that_a_proxy_knows() -> None:
+    server, texts = HonestServer(), goldens([3.0])
+    wanted = revision(**DECLARED, **WITH_GOLDENS)
+    async with server.running():
+        prober = Prober(port=server.port, host="m-pods.ns.svc.cluster.local", request_timeout=60)
+        assert (await prober.probe(wanted, [POD], texts, "m")).passed is True
+        assert server.hosts == {f"m-pods.ns.svc.cluster.local:{server.port}"}
+        server.hosts.clear()
+        assert (await Prober(port=server.port, request_timeout=60).probe(wanted, [POD], texts, "m")).passed is True
+        assert server.hosts == {f"127.0.0.1:{server.port}"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -42,7 +42,7 @@ class Bench:
         self.now = 0.0
         self.prober = FakeProber(*views)
         self.queued: list[Hashable] = []
-        self.service = ProbeService(self.queued.append, lambda: self.prober, retry=10, clock=lambda: self.now)
+        self.service = ProbeService(self.queued.append, lambda key: self.prober, retry=10, clock=lambda: self.now)
 
     def view(self, *pods: PodView, goldens: Mapping[str, str] | None = None) -> ProbeView:
         return self.service.view(REVISION, pods, goldens, "m", key="ns/m")
@@ -140,7 +140,7 @@ async def test_close_ends_what_is_under_way() -> None:
             await asyncio.Event().wait()
             return PASSED
 
-    service = ProbeService(lambda key: None, lambda: SlowProber(PASSED))
+    service = ProbeService(lambda key: None, lambda key: SlowProber(PASSED))
     service.view(REVISION, [POD], None, "m")
     await started.wait()
     await service.close()

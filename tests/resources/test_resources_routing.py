@@ -186,6 +186,15 @@ def test_ejection_never_empties_a_subset_and_can_be_turned_off() -> None:
     assert "outlierDetection" not in only(render(spec, canary(spec)), "DestinationRule")["spec"]["trafficPolicy"]
 
 
+def test_ejection_does_not_bind_clients_to_the_pods_of_their_own_zone() -> None:
+    spec = raw_spec()
+    policy = only(render(spec, canary(spec)), "DestinationRule")["spec"]["trafficPolicy"]
+    assert policy["loadBalancer"] == {"simple": "LEAST_REQUEST", "localityLbSetting": {"enabled": False}}
+    spec = raw_spec(traffic={"resilience": {"outlierDetection": {"consecutiveErrors": 0}}})
+    policy = only(render(spec, canary(spec)), "DestinationRule")["spec"]["trafficPolicy"]
+    assert policy["loadBalancer"] == {"simple": "LEAST_REQUEST"}
+
+
 def test_an_experiments_matches_go_to_it_whole_before_the_weighted_route() -> None:
     match = [{"headers": {"x-group": {"exact": "beta"}}}, {"uri": {"prefix": "/beta"}}]
     spec = raw_spec(traffic={"experiments": [{"version": "v2", "weight": 10, "match": match}]})

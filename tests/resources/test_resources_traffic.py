@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slipway.api.scalars import Duration
 from slipway.api.status import Role
-from slipway.resources import RenderOptions
+from slipway.resources import RenderOptions, pods_host
 from slipway.resources.durations import compound_duration
 
 from tests.resources.rendering import HOST, canary, entry_of, of_kind, only, raw_spec, render, revisions_of
@@ -229,6 +229,25 @@ def test_the_operator_may_probe_without_a_token_where_it_has_an_identity() -> No
     policy = only(render(spec, canary(spec), options=options), "AuthorizationPolicy")
     source = policy["spec"]["rules"][0]["from"][0]["source"]
     assert source == {"notRequestPrincipals": ["me/*"], "notPrincipals": [principal]}
+
+
+def test_the_operators_proxy_is_told_of_single_pods_where_it_has_one() -> None:
+    engines = [
+        {"name": "v1", "uri": "s3://models/1"},
+        {"name": "v2", "uri": "s3://models/2", "runtime": {"engine": "triton"}},
+    ]
+    spec = raw_spec(versions=engines)
+    options = RenderOptions(runtime_image="r:1", mesh_principal="cluster.local/ns/slipway-system/sa/slipway")
+    services = {
+        item["metadata"]["name"]: item for item in of_kind(render(spec, canary(spec), options=options), "Service")
+    }
+    found = services["sentiment-pods"]
+    assert pods_host("nlp", "sentiment", "cluster.local") == "sentiment-pods.nlp.svc.cluster.local"
+    assert (found["spec"]["clusterIP"], found["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    assert found["spec"]["selector"] == PODS
+    ports = [(port["name"], port["port"], port["targetPort"]) for port in found["spec"]["ports"]]
+    assert ports == [("http-8000", 8000, 8000), ("http-8080", 8080, 8080)]
+    assert "sentiment-pods" not in {item["metadata"]["name"] for item in render(spec, canary(spec))}
 
 
 @pytest.mark.parametrize(

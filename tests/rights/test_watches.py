@@ -120,7 +120,7 @@ def server(tmp_path, monkeypatch) -> Iterator[Guarded]:
     made = Guarded(tmp_path)
     made.start()
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "operator"))
-    monkeypatch.setattr("slipway.app.ProbeService", lambda queue: AllPass())
+    monkeypatch.setattr("slipway.app.ProbeService", lambda queue, new_prober: AllPass())
     yield made
     made.end()
 

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     flag("rate-window", defaults.rate_window, "seconds that rates are measured over", type=float)
     flag("runtime-image", defaults.runtime_image, "image of model servers that name none")
     flag("cluster-domain", defaults.cluster_domain, "DNS domain of the cluster")
-    flag("mesh-principal", "", "the operator's identity in the mesh: it may probe servers that ask for tokens")
+    flag("mesh-principal", "", "the operator's identity in the mesh, where it has a sidecar: it asks servers with TLS")
     flag("cluster-name", defaults.cluster_name, "what notifications call the cluster")
     flag("notifications", "", "receivers, as a list in JSON or YAML, or @FILE with one", type=_receivers)
     flag("web-port", "", "port of the web page, which is off without one", type=_port)

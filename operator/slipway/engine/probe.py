@@ -70,13 +70,16 @@ class ProbeService:
     def __init__(
         self,
         queue_key: Callable[[Hashable], None],
-        new_prober: Callable[[], ChecksPods] = Prober,
+        new_prober: Callable[[Hashable], ChecksPods] = lambda key: Prober(),
         *,
         retry: float = 15.0,
         at_once: int = 8,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``retry``: seconds until what has not passed is looked at again; ``at_once``: revisions in parallel."""
+        """``retry``: seconds until what has not passed is looked at again; ``at_once``: revisions in parallel.
+
+        ``new_prober`` is given the key of the object that a revision belongs to.
+        """
         self._queue_key = queue_key
         self._new_prober = new_prober
         self._retry = retry
@@ -99,7 +102,7 @@ class ProbeService:
             return NO_POD
         state = self._states.get((key, revision.name))
         if state is None:
-            state = self._states[key, revision.name] = _State(self._new_prober())
+            state = self._states[key, revision.name] = _State(self._new_prober(key))
         now = state.seen_at = self._clock()
         again = state.view.passed is not True and now - state.finished_at >= self._retry
         if state.task is None and (again or ready - state.checked or state.has_new(goldens)):

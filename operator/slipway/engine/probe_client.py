@@ -56,8 +56,11 @@ class BoundedClient(InferenceServerClient):  # type: ignore[misc]
     its methods use.
     """
 
-    def __init__(self, address: str, timeout: float) -> None:
-        """``address`` is host:port, ``timeout`` the longest time of one request in seconds."""
+    def __init__(self, address: str, timeout: float, host: str = "") -> None:
+        """``address`` is host:port, ``timeout`` the longest time of one request in seconds.
+
+        ``host`` is what the server is asked for by; without it, its address.
+        """
         InferenceServerClientBase.__init__(self)
         self._url = f"http://{address}"
         self._verbose = False
@@ -67,7 +70,7 @@ class BoundedClient(InferenceServerClient):  # type: ignore[misc]
             timeout=ClientTimeout(total=timeout),
             auto_decompress=False,
             # Without a word, aiohttp would ask for compression; Triton then compresses.
-            headers={"Accept-Encoding": "identity"},
+            headers={"Accept-Encoding": "identity", **({"Host": host} if host else {})},
             response_class=_BoundedResponse,
             middlewares=(self._keep_hold,),
         )

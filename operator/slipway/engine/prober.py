@@ -50,13 +50,21 @@ class Prober:
     """Checks pods; keeps definite results per revision, container start and goldens."""
 
     def __init__(
-        self, *, port: int | None = None, request_timeout: float = 10.0, timeout: float = 60.0, at_once: int = 4
+        self,
+        *,
+        port: int | None = None,
+        host: str = "",
+        request_timeout: float = 10.0,
+        timeout: float = 60.0,
+        at_once: int = 4,
     ) -> None:
         """Seconds for one request and for a whole pod; ``at_once`` pods are asked in parallel.
 
-        ``port`` stands for the one that the revision's pods listen on.
+        ``port`` stands for the one that the revision's pods listen on; ``host`` is the name that they are asked for by,
+        still at their own addresses: a proxy knows by it whom a request is for.
         """
         self._port = port
+        self._host = host
         self._request_timeout = request_timeout
         self._timeout = timeout
         self._slots = asyncio.Semaphore(at_once)
@@ -117,7 +125,7 @@ class Prober:
             async with self._slots, asyncio.timeout(self._timeout):
                 port = self._port or http_port(expectation.revision)
                 address = f"[{pod.ip}]:{port}" if ":" in pod.ip else f"{pod.ip}:{port}"
-                client = BoundedClient(address, self._request_timeout)
+                client = BoundedClient(address, self._request_timeout, f"{self._host}:{port}" if self._host else "")
                 try:
                     examine = _EXAMINATIONS.get(expectation.revision.runtime.engine, _examine)
                     view = await examine(client, expectation)

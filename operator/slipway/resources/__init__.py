@@ -11,6 +11,7 @@ from slipway.resources.identity import (
     service_host,
 )
 from slipway.resources.pods import pod_template
+from slipway.resources.services import pods_host
 
 __all__ = [
     "APPLIED_HASH",
@@ -22,5 +23,6 @@ __all__ = [
     "RenderOptions",
     "desired",
     "pod_template",
+    "pods_host",
     "service_host",
 ]

@@ -9,9 +9,11 @@ from slipway.api.autoscaling import ScalingMode
 from slipway.api.revisions import Revision
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role
+from slipway.resources.engines import http_port
 from slipway.resources.hpa import horizontal_pod_autoscaler
 from slipway.resources.identity import Identity, RenderOptions
 from slipway.resources.providers import provider_of
+from slipway.resources.services import pods_service
 from slipway.resources.shadow import shadow_objects
 from slipway.resources.workloads import controller_revision, deployment, disruption_budget
 
@@ -41,6 +43,8 @@ def desired(
     objects = _controller_revisions(identity, revisions, numbers or {})
     provider = provider_of(spec)
     objects += provider.services(identity, status.versions)
+    if options.mesh_principal:
+        objects += _own_way_to_pods(identity, status, revisions)
     for entry in status.versions:
         if entry.revision not in revisions:
             continue
@@ -51,6 +55,13 @@ def desired(
     objects += provider.routes(identity, spec, status.versions, options)
     objects += shadow_objects(identity, spec, status, options, objects)
     return tuple(_with_hash(item) for item in objects)
+
+
+def _own_way_to_pods(
+    identity: Identity, status: ModelDeploymentStatus, revisions: Mapping[str, Revision]
+) -> list[dict[str, Any]]:
+    ports = [http_port(revisions[entry.revision]) for entry in status.versions if entry.revision in revisions]
+    return [pods_service(identity, ports)] if ports else []
 
 
 def _controller_revisions(

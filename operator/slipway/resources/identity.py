@@ -47,7 +47,7 @@ class RenderOptions:
     """DNS domain of the cluster."""
     mesh_principal: str = ""
     """The operator's own identity in the mesh, such as cluster.local/ns/slipway-system/sa/slipway: it may probe servers
-    that ask everybody else for a token. Empty where the operator has no sidecar."""
+    that ask everybody else for a token, and its proxy is told of their pods. Empty where it has no sidecar."""
 
 
 def service_host(identity: Identity, options: RenderOptions) -> str:

@@ -39,6 +39,9 @@ def destination_rule(
     ejection = spec.traffic.resilience.outlier_detection
     if ejection.consecutive_errors:
         policy["outlierDetection"] = _outlier_detection(ejection)
+        # With outlier detection Istio sends a client's requests to the pods of its own zone alone while they are
+        # healthy: one gateway would keep a single pod busy, and replicas made for all of the load would idle.
+        policy["loadBalancer"]["localityLbSetting"] = {"enabled": False}
     return {
         "apiVersion": API_VERSION,
         "kind": "DestinationRule",
