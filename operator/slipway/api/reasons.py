@@ -75,7 +75,7 @@ REASONS: Mapping[str, Explanation] = {
     ),
     "ProbeFailed": Explanation(
         "The operator's own requests to a server got no proper answer.",
-        "Look at the pod's log, and whether a NetworkPolicy, or a mesh whose mutual TLS is STRICT (docs/traffic.md), keeps "
+        "Look at the pod's log, and whether a NetworkPolicy, or a mesh with STRICT mutual TLS (docs/traffic.md), keeps "
         "the operator from the servers' HTTP port.",
     ),
     "CrashLoopBackOff": Explanation("The server keeps ending.", "Look at the pod's log (kubectl logs --previous)."),
