@@ -128,6 +128,12 @@ def test_a_replica_failure_is_told():
     assert replica_failure({}) == ""
 
 
+def test_gpus_of_every_make_are_counted():
+    obj = pod()
+    obj["spec"]["containers"][0]["resources"]["limits"] = {"amd.com/gpu": "2", "memory": "1Gi"}
+    assert pod_view(obj).gpus == 2
+
+
 def test_gpus_in_any_notation_are_counted_and_nonsense_is_none():
     for amount, gpus in (("2", 2), (4, 4), ("1k", 1000), ("500m", 0), ("many", 0)):
         obj = pod()

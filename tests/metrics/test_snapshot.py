@@ -53,6 +53,24 @@ async def test_arrivals_are_exact_increases_over_the_time_between_scrapes():
     assert metrics.reporting_pods == {"p-0"}
 
 
+async def test_labels_of_pods_do_not_hide_the_servers_own():
+    """As where scraping maps all labels of pods, and podTemplate has labels of the same names."""
+    taken = {"model": "ours", "version": "stable", "revision": "r5", "code": "blue"}
+    own = {f"exported_{name}": value for name, value in MODEL.items() if name in taken}
+
+    def renamed(series, **more):
+        labels = {**series.labels, **{name: taken[name] for name in ("model", "version", "revision")}, **own, **more}
+        return Series(labels, series.samples)
+
+    metrics = await revision(
+        renamed(alive("p-0")),
+        renamed(requests("p-0", 30.0)),
+        renamed(requests("p-0", 15.0), code="blue", exported_code="503"),
+    )
+    assert metrics.arrivals.value == pytest.approx(3.0)
+    assert metrics.error_rate.value == pytest.approx(1 / 3)
+
+
 async def test_pods_are_added_up():
     metrics = await revision(
         alive("p-0", value=2.0), requests("p-0", 30.0), alive("p-1", value=3.0), requests("p-1", 15.0)

@@ -9,13 +9,13 @@ from slipway.api.revisions import Revision, revision_from_definition, revision_o
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Role
 from slipway.api.versions import Runtime
+from slipway.engine.pods import GPU_SUFFIX
 from slipway.resources import Identity, RenderOptions, pod_template
 from slipway.resources.engines import default_image
 from slipway.rollout import ExperimentTarget
 
 __all__ = ["experiment_targets", "gpus_per_pod", "lost_revisions", "revisions_to_keep", "with_losses"]
 
-GPU_SUFFIX = "/gpu"
 LOST = "RevisionLost"
 
 

@@ -14,9 +14,10 @@ from slipway.resources.engines.delivered import FETCH
 from slipway.resources.engines.server import SERVER
 from slipway.resources.workloads import DEFINITION
 
-__all__ = ["ended_text", "has_ended", "pod_view", "replica_failure", "stored_definition"]
+__all__ = ["GPU_SUFFIX", "ended_text", "has_ended", "pod_view", "replica_failure", "stored_definition"]
 
-GPU = "nvidia.com/gpu"
+GPU_SUFFIX = "/gpu"
+"""Ends the names of whole GPUs, whoever made them."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -136,7 +137,7 @@ def _gpus(pod: Mapping[str, Any]) -> int:
     total = 0
     for container in (pod.get("spec") or {}).get("containers") or ():
         limits = (container.get("resources") or {}).get("limits") or {}
-        total += _whole(limits.get(GPU, 0))
+        total += sum(_whole(amount) for name, amount in limits.items() if name.endswith(GPU_SUFFIX))
     return total
 
 

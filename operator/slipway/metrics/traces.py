@@ -14,6 +14,10 @@ _METRIC_LABELS = frozenset(
 it, and from where."""
 
 
+EXPORTED = "exported_"
+"""What Prometheus puts before a label whose name scraping has taken."""
+
+
 class AnswerError(Exception):
     """Prometheus answered something that is no list of series."""
 
@@ -58,7 +62,20 @@ def parse(result: Any) -> list[Trace]:
 def _trace(item: Mapping[str, Any]) -> Trace:
     values = item["values"] if "values" in item else [item["value"]]
     labels = {str(name): str(value) for name, value in item["metric"].items()}
-    return Trace(labels, tuple(sorted((float(at), float(value)) for at, value in values)))
+    return Trace(_given_back(labels), tuple(sorted((float(at), float(value)) for at, value in values)))
+
+
+def _given_back(labels: dict[str, str]) -> dict[str, str]:
+    """Labels with a server's own under their own names again.
+
+    Where scraping turns all labels of pods into labels of series, and pods are labelled ``version`` as Istio's
+    dashboards like it, Prometheus renames the server's own ``version`` to ``exported_version``.
+    """
+    for name in _METRIC_LABELS:
+        own = labels.pop(f"{EXPORTED}{name}", None)
+        if own is not None:
+            labels[name] = own
+    return labels
 
 
 def stitch(traces: Iterable[Trace]) -> list[Trace]:
