@@ -111,6 +111,12 @@ def test_tritons_command_line() -> None:
     ]
 
 
+def test_vllm_leaves_idle_connections_to_the_proxy() -> None:
+    variables = {entry["name"]: entry.get("value") for entry in server(template("vllm"))["env"]}
+    envoys_hour = 3600
+    assert int(variables["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) > envoys_hour
+
+
 def test_vllms_command_line() -> None:
     container = server(template("vllm", precision="bf16", args=["--max-model-len", "4096"]))
     assert container["image"].startswith("vllm/vllm-openai:")

@@ -85,8 +85,15 @@ def _vllm(identity: Identity, revision: Revision, options: RenderOptions) -> Ser
         ports,
         command=("vllm", "serve"),
         health=Health("/health", "/health"),
-        # Libraries ask for the user's name, which older images do not know, and write caches.
-        environment={"USER": "vllm", "XDG_CACHE_HOME": "/tmp/cache", "VLLM_NO_USAGE_STATS": "1"},  # noqa: S108
+        # Libraries ask for the user's name, which older images do not know, and write caches. Connections that nobody uses
+        # are left for the proxy to close, which does so after an hour: one that the server closes may have a request
+        # under way, which is answered 503 then.
+        environment={
+            "USER": "vllm",
+            "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3660",
+        },
         user=VLLM_USER,
         pre_stop=LEAVING + math.ceil(runtime.termination_grace_period.seconds),
     )
