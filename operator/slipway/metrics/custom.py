@@ -7,13 +7,19 @@ from typing import Any
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from requests import RequestException, Timeout
-from urllib3.util.retry import Retry
+from requests.exceptions import ContentDecodingError, JSONDecodeError
 
 from slipway.api.samples import Quality, Sample
+from slipway.metrics.session import BoundedSession
 
 __all__ = ["CustomQueries"]
 
 LONGEST_ERROR = 300
+LONGEST_ANSWER = 1024 * 1024
+"""Bytes; users ask for one number, and what they ask must not cost everybody else the memory."""
+UNREADABLE = (
+    ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, MemoryError, OverflowError,
+)  # fmt: skip
 Owner = tuple[str, str]
 """Namespace and name of a ModelDeployment."""
 
@@ -35,7 +41,7 @@ class CustomQueries:
     ) -> None:
         """``timeout`` (seconds) is for one query, ``patience`` how long a snapshot waits for all of them."""
         self._connection = PrometheusConnect(
-            url=url.rstrip("/"), headers=dict(headers), retry=Retry(total=0), timeout=timeout
+            url=url.rstrip("/"), headers=dict(headers), session=BoundedSession(timeout, LONGEST_ANSWER), timeout=timeout
         )
         self._timeout = timeout
         self._per_snapshot = per_snapshot
@@ -82,9 +88,13 @@ class CustomQueries:
             return _single(result, now)
         except Timeout:
             reason = f"no answer within {self._timeout:g}s"
-        except (RequestException, PrometheusApiClientException) as error:
-            reason = str(error) if isinstance(error, PrometheusApiClientException) else "no connection to Prometheus"
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (PrometheusApiClientException, ContentDecodingError) as error:
+            reason = str(error)
+        except JSONDecodeError:
+            reason = "the answer is not Prometheus' JSON"
+        except RequestException:
+            reason = "no connection to Prometheus"
+        except UNREADABLE as error:
             reason = f"an answer of an unexpected form: {type(error).__name__}"
         return Sample(0.0, Quality.INVALID, now, reason[:LONGEST_ERROR])
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from requests import RequestException, Timeout, exceptions
-from urllib3.util.retry import Retry
 
 from slipway.metrics.custom import CustomQueries
 from slipway.metrics.mesh import mesh_query, workloads_in
 from slipway.metrics.queries import DOWN, gateway_query, gpu_query, server_queries
+from slipway.metrics.session import BoundedSession
 from slipway.metrics.snapshot import Answers, Snapshot, read_answers
 from slipway.metrics.traces import AnswerError, parse
 
@@ -21,7 +21,7 @@ __all__ = ["PrometheusSource"]
 LONGEST_ERROR = 300
 FAILURES = (
     TimeoutError, RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError,
-    IndexError, AttributeError,
+    IndexError, AttributeError, RecursionError, MemoryError, OverflowError,
 )  # fmt: skip
 """What asking Prometheus, or something that pretends to be one, can end in."""
 
@@ -45,7 +45,7 @@ class PrometheusSource:
         scrape_interval: float = 15.0,
     ) -> None:
         self._connection = PrometheusConnect(
-            url=url.rstrip("/"), headers=dict(headers or {}), retry=Retry(total=0), timeout=timeout
+            url=url.rstrip("/"), headers=dict(headers or {}), session=BoundedSession(timeout), timeout=timeout
         )
         self._queries = server_queries(evidence_range)
         self._evidence_range = evidence_range
@@ -120,12 +120,14 @@ class PrometheusSource:
         match error:
             case TimeoutError() | Timeout():
                 return f"no answer within {self._timeout:g}s"
+            case exceptions.ContentDecodingError():
+                return str(error)[:LONGEST_ERROR]
             case exceptions.ConnectionError():
                 # The library's own text holds the query, its time and an address in memory: another one at every try.
                 return f"no connection to {self._connection.prometheus_host}"
             case exceptions.JSONDecodeError():
                 return "the answer is not Prometheus' JSON"
-            case KeyError() | TypeError() | IndexError() | AttributeError():
+            case KeyError() | TypeError() | IndexError() | AttributeError() | RecursionError() | MemoryError():
                 return "the answer is JSON, but not of Prometheus' form"
         return (str(error) or type(error).__name__)[:LONGEST_ERROR]
 
