@@ -85,7 +85,7 @@ def _vllm(identity: Identity, revision: Revision, options: RenderOptions) -> Ser
         ports,
         command=("vllm", "serve"),
         health=Health("/health", "/health"),
-        # Libraries ask for the user's name, which older images do not know, and write caches. Connections that nobody uses
+        # Libraries ask for the user's name, which older images do not know, and write caches. Idle connections
         # are left for the proxy to close, which does so after an hour: one that the server closes may have a request
         # under way, which is answered 503 then.
         environment={
