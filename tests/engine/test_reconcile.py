@@ -7,12 +7,13 @@ from slipway.api.events import EventRecord
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Phase
 from slipway.engine.reconcile import Outcome
-from slipway.kube.failures import UnavailableError
+from slipway.kube.failures import NotFoundError, UnavailableError
 from slipway.kube.kinds import SERVICE
 from slipway.kube.metadata import Key
+from slipway.kube.transport import Answer
 
 from tests.engine.world import KEY, World, versions
-from tests.kube.memory_api import status
+from tests.kube.memory_api import ok, status
 
 ROLLOUT = {
     "steps": [{"weight": 20, "hold": "10s"}, {"weight": 50, "hold": "10s"}],
@@ -312,6 +313,55 @@ async def test_a_refused_deployment_shows_in_status():
     world.api.faults.clear()
     await world.settle()
     assert world.status["phase"] == "Ready"
+
+
+def terminating(call) -> Answer | None:
+    """What the API server answers to whoever creates something in a namespace that is being deleted."""
+    if call.method != "PATCH" or "/status" in call.path:
+        return None
+    body = {
+        "kind": "Status",
+        "code": 403,
+        "reason": "Forbidden",
+        "message": 'services "m" is forbidden: unable to create new content in namespace nlp because it is being '
+        "terminated",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    }
+    return ok(body, 403)
+
+
+async def test_a_namespace_that_is_being_deleted_is_nobodys_mistake(caplog: pytest.LogCaptureFixture):
+    world = World()
+    world.api.faults.append(terminating)
+    world.declare(versions("v1"))
+    with caplog.at_level("INFO"):
+        await world.reconcile()
+        await world.reconcile()
+    told = [record for record in caplog.records if "is not made: namespace nlp is being deleted" in record.message]
+    assert {record.levelname for record in told} == {"INFO"}
+    assert "is forbidden" not in caplog.text
+    assert [event for event in world.events if event.reason == "ApplyRefused"] == []
+
+
+async def test_an_object_deleted_under_way_is_gone():
+    world = deciding()
+    first = world.decide
+
+    def vanish(raw, observed, metrics, now):
+        world.api.drop("modeldeployments", *KEY)
+        return first(raw, observed, metrics, now)
+
+    world.decide = vanish
+    world.start()
+    assert await world.reconcile() == Outcome("gone")
+
+
+async def test_a_status_that_cannot_be_written_is_a_failure_and_no_end():
+    world = deciding()
+    lost = status(404, "NotFound", "the server could not find the requested resource")
+    world.api.faults.append(lambda call: lost if call.path.endswith("/status") else None)
+    with pytest.raises(NotFoundError):
+        await world.reconcile()
 
 
 async def test_a_cluster_without_a_mesh_is_waited_for():

@@ -11,6 +11,7 @@ import pytest
 
 from e2e.sandbox.controllers.client import DEPLOYMENTS, MERGE_PATCH, Resource
 from tests.integration.bench import MODEL_DEPLOYMENTS, Bench, Status, condition, failures
+from tests.integration.operators import Operator
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
@@ -87,7 +88,7 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
     assert all("requests/s" in item["message"] for item in (*ups, *downs))
 
 
-async def test_somebody_elses_autoscaler_is_refused_and_our_own_is_followed(bench: Bench) -> None:
+async def test_somebody_elses_autoscaler_is_refused_and_our_own_is_followed(bench: Bench, operator: Operator) -> None:
     quiet = QUICK | {"maxReplicas": 3, "qps": {"target": 1000}}
     await bench.apply(bench.declare("m", autoscaling=quiet))
     await bench.serving("m")
@@ -123,6 +124,10 @@ async def test_somebody_elses_autoscaler_is_refused_and_our_own_is_followed(benc
     scale = DEPLOYMENTS.path(bench.namespace, revision, "scale")
     await bench.client.request("PATCH", scale, {"spec": {"replicas": 2}}, content_type=MERGE_PATCH)
     await bench.until("m", "the number is followed", lambda s: replicas(s)[0] == 2)
+    # The API server says 1k for the 1000 of the target; that is nobody's edit.
+    assert written["spec"]["metrics"][0]["external"]["target"]["averageValue"] == "1k"
+    told = [line for line in operator.log().splitlines() if bench.namespace in line and "by somebody else" in line]
+    assert told == []
 
     await bench.patch("m", {"autoscaling": {"mode": "Operator"}})
 

@@ -30,6 +30,7 @@ class MemoryApi:
         self.die_after: int | None = None
         self.writes = 0
         self.unknown: set[str] = set()
+        self.admit: Callable[[Object], Object] = lambda obj: obj
         self._versions = itertools.count(100)
         self._uids = itertools.count(1)
         self._version = 100
@@ -133,6 +134,7 @@ class MemoryApi:
         return ok({"kind": "Status", "status": "Success"})
 
     def _store(self, plural: str, obj: Object, stored: Object | None) -> Object:
+        obj = self.admit(obj)
         metadata = obj["metadata"]
         before = stored["metadata"] if stored else {}
         metadata["uid"] = before.get("uid") or metadata.get("uid") or f"uid-{next(self._uids)}"

@@ -139,6 +139,49 @@ async def test_a_foreign_edit_is_repaired_and_its_manager_named(world):
     assert world.api.get("services", "ns", "m")["spec"] == {"x": 1}
 
 
+def respelling(obj):
+    """An API server that answers x: 1000 as x: 1k, as it does with quantities, and a webhook that sets y."""
+    spec = obj["spec"]
+    return {**obj, "spec": spec | ({"x": "1k"} if spec.get("x") == "1000" else {}) | ({"y": 2} if "y" in spec else {})}
+
+
+async def test_what_the_api_server_says_in_its_own_words_is_no_drift(world):
+    world.api.admit = respelling
+    await world.apply(wanted(x="1000", y=1))
+    first = world.api.writes
+    applied = await world.apply(wanted(x="1000", y=1))
+    assert (world.api.writes, applied.drifts, applied.done) == (first, [], [])
+
+
+async def test_after_a_restart_one_write_without_effect_shows_that_nobody_has_been_at_it(world):
+    world.api.admit = respelling
+    await world.apply(wanted(x="1000"))
+    first = world.api.writes
+    world.applier = Applier(world.client, world.cache, DriftLedger(limit=1))
+    for _ in range(3):
+        applied = await world.apply(wanted(x="1000"))
+        assert (applied.drifts, applied.done) == ([], [])
+    assert world.api.writes == first + 1
+    world.edited(wanted(x=9))
+    assert [drift.given_up for drift in (await world.apply(wanted(x="1000"))).drifts] == [False]
+
+
+async def test_a_foreign_edit_of_what_was_taken_in_other_words_is_repaired(world):
+    world.api.admit = respelling
+    await world.apply(wanted(x="1000"))
+    world.edited(wanted(x=9))
+    assert str((await world.apply(wanted(x="1000"))).drifts[0]).endswith("at spec.x")
+    assert world.api.get("services", "ns", "m")["spec"] == {"x": "1k"}
+
+
+async def test_what_is_wanted_anew_is_written_whatever_was_taken_before(world):
+    world.api.admit = respelling
+    await world.apply(wanted(x="1000"))
+    applied = await world.apply(wanted(digest="h2", x="1k"))
+    assert [step.operation for step in applied.done] == [Operation.UPDATE]
+    assert (await world.apply(wanted(digest="h2", x="1k"))).done == []
+
+
 async def test_an_edit_that_takes_our_annotation_away_counts_as_one_too(world):
     await world.apply(wanted(x=1))
     edit = wanted(x=9)

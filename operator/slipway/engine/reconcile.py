@@ -29,7 +29,7 @@ from slipway.kube.apply import Applied, Applier, Owner
 from slipway.kube.cache import Cache
 from slipway.kube.client import Client
 from slipway.kube.drift import Place
-from slipway.kube.failures import ApiError, ConflictError, NotFoundError
+from slipway.kube.failures import ApiError, ConflictError, NotFoundError, TerminatingError
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 from slipway.kube.metadata import Key, is_older, key_of, resource_version, uid_of
 from slipway.resources import Identity, RenderOptions, desired
@@ -166,11 +166,7 @@ class Reconciler:
         try:
             raw = await self._read(key)
         except NotFoundError:
-            self._read_at.pop(key, None)
-            self._remarks.forget(key)
-            self._applier.forget(key)
-            self._want(*key, ())
-            return Outcome("gone")
+            return self._gone(key)
         if raw["metadata"].get("deletionTimestamp"):
             # Everything we made has an owner reference and is collected with it.
             return Outcome("gone")
@@ -195,6 +191,21 @@ class Reconciler:
         if outcome.result != "ok":
             self._read_at.pop(key, None)
         return outcome
+
+    def _gone(self, key: Key) -> Outcome:
+        """Forget a ModelDeployment that is no more."""
+        self._read_at.pop(key, None)
+        self._remarks.forget(key)
+        self._applier.forget(key)
+        self._want(*key, ())
+        return Outcome("gone")
+
+    async def _is_gone(self, key: Key) -> bool:
+        try:
+            await self._client.get(MODEL_DEPLOYMENT, *key)
+        except NotFoundError:
+            return True
+        return False
 
     async def _read(self, key: Key) -> Mapping[str, Any]:
         """The ModelDeployment: from the API server at first, after a failure and now and then, else from the cache.
@@ -222,6 +233,11 @@ class Reconciler:
             written = await persist(self._client, raw, decision.status)
         except ConflictError:
             return Outcome("conflict")
+        except NotFoundError:
+            # Deleted since it was read; or its definition has no status, which is to be told.
+            if await self._is_gone(key):
+                return self._gone(key)
+            raise
         if written is not None:
             self._cache.put(MODEL_DEPLOYMENT, written)
         applied, refusals, before = Applied(), list[str](), self._remarks.conflicts.get(key)
@@ -252,7 +268,11 @@ class Reconciler:
             return []
         refused = {place: _refusal(place, error) for place, error in applied.refused.items()}
         self._remarks.refused[key] = refused
-        return [text for place, text in refused.items() if known.get(place) != text]
+        news = {place: text for place, text in refused.items() if known.get(place) != text}
+        for place in [place for place in news if isinstance(applied.refused[place], TerminatingError)]:
+            # Nobody's mistake, and there can be no Event in that namespace.
+            log.info("%s", news.pop(place))
+        return list(news.values())
 
     def _emit(
         self,
@@ -294,6 +314,8 @@ class Reconciler:
 
 def _refusal(place: Place, error: ApiError) -> str:
     kind, key = place
+    if isinstance(error, TerminatingError):
+        return f"{kind.name} {key.name} is not made: namespace {key.namespace} is being deleted"
     unknown_kind = error.reason != "NotFound" or "requested resource" in error.message
     if isinstance(error, NotFoundError) and unknown_kind:
         return f"the API server does not know {kind.name} of {kind.api_version}; is it installed?"

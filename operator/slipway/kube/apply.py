@@ -11,7 +11,7 @@ from typing import Any
 
 from slipway.kube.cache import Cache
 from slipway.kube.client import FIELD_MANAGER, Client
-from slipway.kube.comparison import difference
+from slipway.kube.comparison import difference, projected
 from slipway.kube.drift import Drift, DriftLedger, Place
 from slipway.kube.failures import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 from slipway.kube.kinds import CHILDREN, CONFIG_MAP, DEPLOYMENT, POD_DISRUPTION_BUDGET, Kind, kind_of
@@ -95,6 +95,16 @@ class Agreement:
         return live is self.live and self.digest != "" and self.digest == _hash(wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An object that the API server took, but says otherwise: its own spelling, or what admission made of it."""
+
+    digest: str
+    """Hash of what was wanted."""
+    content: Object
+    """What the API server holds instead, reduced to what was wanted of it."""
+
+
 @dataclass(slots=True)
 class Applied:
     """What became of a plan."""
@@ -118,17 +128,21 @@ def plan(
     owned: Iterable[Object],
     spared: Collection[str] = (),
     agreed: Mapping[Place, Agreement] | None = None,
+    taken: Mapping[Place, Taken] | None = None,
 ) -> list[Step]:
     """Steps that lead from ``live`` to ``wanted``, in their order; ``owned`` are our present children.
 
     Children by a name in ``spared`` are never deleted: nobody knows any more how to make them again. What has
-    ``agreed`` is not compared again.
+    ``agreed`` is not compared again; what was ``taken`` in other words is compared with these.
 
     Nothing is deleted when nothing is wanted at all: that is no state a ModelDeployment can be in.
     """
-    agreed = agreed or {}
+    agreed, taken = agreed or {}, taken or {}
     places = [(kind_of(obj), key_of(obj)) for obj in wanted]
-    steps = [_step(owner, obj, live.get(place), agreed.get(place)) for obj, place in zip(wanted, places, strict=True)]
+    steps = [
+        _step(owner, obj, live.get(place), agreed.get(place), taken.get(place))
+        for obj, place in zip(wanted, places, strict=True)
+    ]
     if not wanted:
         return steps
     kept = {(step.kind, step.key) for step in steps}
@@ -142,7 +156,7 @@ def plan(
     return steps
 
 
-def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreement | None) -> Step:
+def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreement | None, taken: Taken | None) -> Step:
     place = (kind_of(wanted), key_of(wanted))
     if live is None:
         return Step(Operation.CREATE, *place, wanted)
@@ -154,10 +168,11 @@ def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreemen
         return Step(Operation.WAIT, *place, wanted, live, "is being deleted")
     if agreement is not None and agreement.holds(live, wanted):
         return Step(Operation.KEEP, *place, wanted, live)
-    lacking = difference(live, wanted)
+    expected = taken.content if taken is not None and taken.digest == _hash(wanted) else wanted
+    lacking = difference(live, expected)
     if not lacking:
         return Step(Operation.KEEP, *place, wanted, live)
-    lacking = difference(_content(live), _content(wanted)) or lacking
+    lacking = difference(_content(live), _content(expected)) or lacking
     # What we wrote carries our hash: with the same one, or with none left, somebody else has been at it.
     operation = Operation.REPAIR if _hash(live) in ("", _hash(wanted)) else Operation.UPDATE
     return Step(operation, *place, wanted, live, lacking)
@@ -200,6 +215,7 @@ class Applier:
         self.ledger = ledger or DriftLedger()
         self._refusals: dict[Place, _Refusal] = {}
         self._agreed: dict[Place, Agreement] = {}
+        self._taken: dict[Place, Taken] = {}
 
     async def apply(
         self,
@@ -219,7 +235,7 @@ class Applier:
         """
         live = await self._live(wanted)
         owned = [obj for kind in CHILDREN for obj in self._cache.owned(kind, owner.key)]
-        steps = plan(owner, wanted, live, owned, spared, self._agreed)
+        steps = plan(owner, wanted, live, owned, spared, self._agreed, self._taken)
         self._remember(steps)
         applied = Applied()
         conflicts = [step for step in steps if step.operation is Operation.CONFLICT]
@@ -244,7 +260,7 @@ class Applier:
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of the objects of a ModelDeployment that is gone."""
-        for known in (self._refusals, self._agreed):
+        for known in (self._refusals, self._agreed, self._taken):
             for place in [place for place in known if _belongs(place[1], key)]:
                 del known[place]
         self.ledger.forget(lambda place: _belongs(place[1], key))
@@ -286,6 +302,11 @@ class Applier:
         if error is not None:
             applied.refused[step.kind, step.key] = error
             return step.kind in _INDEPENDENT
+        if step.operation is Operation.REPAIR and self._nothing_to_repair(step):
+            # Nobody had been at it: the API server has its own words for what we want.
+            self.ledger.withdraw(step.kind, step.key)
+            applied.drifts.pop()
+            return True
         applied.done.append(step)
         return True
 
@@ -298,12 +319,29 @@ class Applier:
             return known.error
         await before(step)
         try:
-            self._cache.put(step.kind, await self._client.apply(step.kind, step.wanted))
+            answer = await self._client.apply(step.kind, step.wanted)
         except (InvalidError, ForbiddenError, NotFoundError) as error:
             self._refusals[place] = _Refusal(_hash(step.wanted), now + REFUSAL_HOLDS, error)
             return error
         self._refusals.pop(place, None)
+        self._keep(place, step.wanted, answer)
         return None
+
+    def _keep(self, place: Place, wanted: Object, answer: Object) -> None:
+        """Remember what the API server made of an object, and whether it is what was wanted."""
+        fresh = self._cache.put(place[0], answer)
+        self._taken.pop(place, None)
+        if difference(answer, wanted):
+            self._taken[place] = Taken(_hash(wanted), projected(answer, wanted))
+        kept = self._cache.get(*place)
+        if fresh and kept is not None:
+            self._agreed[place] = Agreement(kept, _hash(wanted))
+
+    def _nothing_to_repair(self, step: Step) -> bool:
+        """Whether an object had all along been what the API server makes of what is wanted."""
+        assert step.live is not None
+        taken = self._taken.get((step.kind, step.key))
+        return taken is not None and not difference(step.live, taken.content)
 
     def _repair(self, step: Step, applied: Applied, now: float) -> bool:
         """Whether a drift is repaired now."""

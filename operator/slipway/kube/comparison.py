@@ -7,9 +7,12 @@ from typing import Any
 
 from slipway.api.scalars import Quantity
 
-__all__ = ["contains", "difference"]
+__all__ = ["contains", "difference", "projected"]
 
 _QUANTITIES = frozenset({"requests", "limits", "capacity", "hard"})
+"""Maps whose values are quantities."""
+_QUANTITY_FIELDS = frozenset({"averageValue", "tolerance", "sizeLimit", "divisor"})
+"""Fields of built-in kinds that are quantities: the API server answers 1000 as 1k."""
 _MAP_LISTS: Mapping[str, tuple[str, ...]] = {
     "containers": ("name",),
     "initContainers": ("name",),
@@ -48,9 +51,33 @@ def _missing(live: Any, wanted: Any, path: Path) -> Path | None:
     # The API server drops empty values of built-in kinds; a number, such as a weight of 0, it keeps.
     if live is None and (wanted is None or wanted is False or wanted == ""):
         return None
-    if len(path) > 1 and path[-2] in _QUANTITIES and _same_quantity(live, wanted):
+    if _is_quantity(path) and _same_quantity(live, wanted):
         return None
     return path
+
+
+def projected(live: Any, wanted: Any) -> Any:
+    """What ``live`` says about all that ``wanted`` speaks of, and about nothing else; None where it is silent."""
+    return _projected(live, wanted, ())
+
+
+def _projected(live: Any, wanted: Any, path: Path) -> Any:
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        return {key: _projected(live.get(key), value, (*path, str(key))) for key, value in wanted.items()}
+    if not isinstance(wanted, list | tuple) or not isinstance(live, list | tuple):
+        return live
+    keys = _merge_keys(path, wanted)
+    if keys and all(isinstance(entry, Mapping) for entry in wanted):
+        by_key = {_identity(entry, keys): entry for entry in live if isinstance(entry, Mapping)}
+        pairs = [(by_key.get(_identity(entry, keys)), entry) for entry in wanted]
+        return [_projected(one, other, (*path, "")) for one, other in pairs if one is not None]
+    if len(live) != len(wanted):
+        return live
+    return [_projected(one, other, (*path, "")) for one, other in zip(live, wanted, strict=True)]
+
+
+def _is_quantity(path: Path) -> bool:
+    return bool(path) and (path[-1] in _QUANTITY_FIELDS or (len(path) > 1 and path[-2] in _QUANTITIES))
 
 
 def _in_mapping(live: Any, wanted: Mapping[str, Any], path: Path) -> Path | None:

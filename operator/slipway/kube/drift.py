@@ -63,6 +63,12 @@ class DriftLedger:
             self._open.pop(place, None)
         return drift
 
+    def withdraw(self, kind: Kind, key: Key) -> None:
+        """Forget the newest repair of an object: it has turned out that nothing had to be repaired."""
+        times = self._repairs.get((kind, key))
+        if times:
+            times.pop()
+
     def settled(self, kind: Kind, key: Key) -> None:
         """Note that an object is as wanted."""
         self._open.pop((kind, key), None)

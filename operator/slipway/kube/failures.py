@@ -10,6 +10,7 @@ __all__ = [
     "GoneError",
     "InvalidError",
     "NotFoundError",
+    "TerminatingError",
     "UnavailableError",
     "failure_of",
 ]
@@ -44,6 +45,10 @@ class ForbiddenError(ApiError):
     """401 or 403: the credentials do not allow the call."""
 
 
+class TerminatingError(ForbiddenError):
+    """403: nothing can be created in a namespace that is being deleted."""
+
+
 class InvalidError(ApiError):
     """400, 413, 415 or 422: the object is not acceptable as it is; repeating the call is pointless.
 
@@ -76,6 +81,15 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 _UNTYPED = "failed to create typed patch object"
 """Begins the refusal of an applied object that does not fit its schema, which the API server answers with 500."""
 
+_TERMINATING = "NamespaceTerminating"
+"""Cause that the API server gives for refusing to create something in a namespace that is being deleted."""
+
+
+def _causes(document: Any) -> set[str]:
+    details = document.get("details") if isinstance(document, dict) else None
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return {str(cause.get("reason")) for cause in causes or () if isinstance(cause, dict)}
+
 
 def failure_of(status: int, body: bytes) -> ApiError:
     """The exception for an answer with an error status; the message is the API server's own where it gave one."""
@@ -90,4 +104,6 @@ def failure_of(status: int, body: bytes) -> ApiError:
     kind = _BY_STATUS.get(status) or (UnavailableError if status >= 500 else ApiError)
     if message.startswith(_UNTYPED):
         kind = InvalidError
+    if kind is ForbiddenError and _TERMINATING in _causes(document):
+        kind = TerminatingError
     return kind(message or f"HTTP {status}", status=status, reason=reason)
