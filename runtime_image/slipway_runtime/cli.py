@@ -149,7 +149,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--warmup-file", type=Path, help="JSON list of {request, response}, or a folder of such files")
     serve.add_argument("--inputs", default="", help="declared inputs, JSON list of {name, datatype, shape}")
     serve.add_argument("--outputs", default="", help="declared outputs, likewise")
-    serve.add_argument("--host", default=listener.host, help="default: $SLIPWAY_HOST or 0.0.0.0")
+    serve.add_argument("--host", default=listener.host, help="default: $SLIPWAY_HOST or every address")
     serve.add_argument("--http-port", type=_port, default=listener.http_port)
     serve.add_argument("--grpc-port", type=_port, default=listener.grpc_port)
     serve.add_argument("--shadow-file", type=Path, help="JSON file that names a candidate; may appear and change")

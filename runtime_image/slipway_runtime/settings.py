@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,18 @@ from slipway_runtime.telemetry.options import TelemetrySettings
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
+
+
+def every_address() -> str:
+    """The host that stands for every address: of IPv6 and IPv4, where the machine has IPv6.
+
+    A cluster may know pods by one of the two alone.
+    """
+    try:
+        with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True):
+            return "::"
+    except (OSError, ValueError):
+        return "0.0.0.0"  # noqa: S104 - a pod
 
 
 class Format(StrEnum):
@@ -132,7 +145,7 @@ class Warmup:
 class Listener:
     """Addresses, and how long to serve on after SIGTERM. Durations in seconds."""
 
-    host: str = field(default_factory=lambda: os.environ.get("SLIPWAY_HOST", "0.0.0.0"))  # noqa: S104 - a pod
+    host: str = field(default_factory=lambda: os.environ.get("SLIPWAY_HOST") or every_address())
     http_port: int = 8080
     grpc_port: int = 9000
     grace: float = 60.0

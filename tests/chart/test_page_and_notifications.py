@@ -33,7 +33,7 @@ def test_the_page_is_off_by_default_and_then_inside_the_pod_only() -> None:
 
 def test_an_exposed_page_has_a_service_and_its_names() -> None:
     told = settings(BOTH)
-    assert (told.web_port, told.web_host, told.web_names) == (8086, "0.0.0.0", ("slipway.example",))
+    assert (told.web_port, told.web_host, told.web_names) == (8086, "*", ("slipway.example",))
     [service] = of_kind(rendered(BOTH), "Service")
     assert (service["metadata"]["name"], service["spec"]["ports"][0]["targetPort"]) == ("slipway-web", "web")
     ports = {port["name"]: port["containerPort"] for port in pod(BOTH)["containers"][0]["ports"]}

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
     )
     flag("identity", _own_identity(), "name of this process as a leader, which no other may bear")
     flag("http-port", defaults.http_port, "port of /healthz, /readyz and /metrics", type=int)
-    flag("http-host", defaults.http_host, "address of these")
+    flag("http-host", defaults.http_host, "address of these; * is every one")
     flag("workers", defaults.workers, "reconciles at once", type=int)
     flag("resync", defaults.resync, "seconds between two complete lists", type=float)
     flag("tick", defaults.tick, "seconds between two metrics snapshots", type=float)

@@ -17,6 +17,7 @@ from typing import Any
 from slipway.api.events import EventRecord
 from slipway.api.status import Phase
 from slipway.engine.goldens_reader import GoldensReader
+from slipway.engine.listening import EVERYWHERE
 from slipway.engine.observe import Observer, Prober, Remarks
 from slipway.engine.queue import WorkQueue
 from slipway.engine.reconcile import Decide, Reconciler
@@ -64,7 +65,8 @@ class Settings:
     """Lease of the leader; None for an operator that is alone."""
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     identity: str = field(default_factory=socket.gethostname)
-    http_host: str = "0.0.0.0"  # noqa: S104  probes and scrapes come from outside the pod
+    http_host: str = EVERYWHERE
+    """Probes and scrapes come from outside the pod."""
     http_port: int = 8085
     workers: int = 16
     resync: float = 300.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from slipway.engine.listening import listen
 from slipway.engine.queue import WorkQueue
 from slipway.engine.resync import Resync
 from slipway.engine.telemetry import Telemetry
@@ -106,5 +107,5 @@ async def serve(health: Health, telemetry: Telemetry, host: str, port: int) -> w
     application.router.add_get("/metrics", metrics)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
+    await listen(runner, host, port)
     return runner

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from slipway.engine.listening import listen
 from slipway.kube.metadata import Key
 from slipway.web.answers import Answers
 
@@ -74,7 +75,7 @@ async def serve_page(
         application.router.add_get(path, content)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
+    await listen(runner, host, port)
     return runner
 
 

@@ -373,5 +373,6 @@ def _text_of(address: object) -> str:
     """``host:port`` of a peer; empty where there is none."""
     if not isinstance(address, tuple):
         return ""
-    host, port = address[:2]
+    # A client of IPv4 at a socket of both kinds.
+    host, port = str(address[0]).removeprefix("::ffff:"), address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

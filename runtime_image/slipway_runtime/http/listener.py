@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 import sys
 import time
 
@@ -12,6 +13,7 @@ from slipway_runtime.http.refusing import Refusing
 
 _SWEEP_SECONDS = 1.0
 _OTHER_FILES = 128
+_BACKLOG = 1024
 
 
 class HttpListener:
@@ -32,9 +34,16 @@ class HttpListener:
 
     async def open(self, host: str, port: int) -> int:
         """Listen; gives the port (of interest when ``port`` was 0). Raises OSError."""
-        self._server = await self._loop.create_server(
-            self._connection, host, port, backlog=1024, reuse_port=self._shared or None
-        )
+        if host == "::":
+            # By itself asyncio would leave IPv4 out.
+            both = socket.create_server(
+                (host, port), family=socket.AF_INET6, reuse_port=self._shared, dualstack_ipv6=True
+            )
+            self._server = await self._loop.create_server(self._connection, sock=both, backlog=_BACKLOG)
+        else:
+            self._server = await self._loop.create_server(
+                self._connection, host, port, backlog=_BACKLOG, reuse_port=self._shared or None
+            )
         self._sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
@@ -20,6 +21,9 @@ _STATUSES = {code: int(status) for status, code in CODES.items()} | {grpc.Status
 
 UnaryCall = Callable[[bytes, Any], Awaitable[bytes]]
 StreamCall = Callable[[AsyncIterator[bytes], Any], AsyncIterator[bytes]]
+
+_MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
+"""A client of IPv4 at a socket of both kinds."""
 
 
 class ObservingInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
@@ -80,7 +84,7 @@ class ObservingInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def _begin(self, details: Any, context: Any, received: int) -> Watch:
         metadata = {key: value for key, value in details.invocation_metadata or () if isinstance(value, str)}
         watch = self._observer.begin("grpc", "POST", details.method, metadata, time.monotonic(), received)
-        watch.remote = unquote(context.peer()).partition(":")[2]
+        watch.remote = _MAPPED.sub(r"\1", unquote(context.peer()).partition(":")[2])
         # For calls that are aborted; others set theirs again, beside those of the method.
         _tell(watch, context)
         CURRENT.set(watch)
