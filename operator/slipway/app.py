@@ -21,6 +21,7 @@ from kubernetes.aio.client.configuration import Configuration
 from slipway.engine.decide import Options, decide
 from slipway.engine.engine import Engine, Settings
 from slipway.engine.probe import Prober, ProbeService
+from slipway.engine.probe_client import LARGE_AT_ONCE
 from slipway.engine.telemetry import Telemetry
 from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, WATCHED, Kind
@@ -89,21 +90,22 @@ async def _page(engine: Engine, settings: Settings) -> AsyncIterator[None]:
 def make_engine(settings: Settings, client: Client, telemetry: Telemetry) -> Engine:
     """The engine with its real parts."""
     options = Options(cluster_domain=settings.cluster_domain, runtime_image=settings.runtime_image)
+    large = asyncio.Semaphore(LARGE_AT_ONCE)
     return Engine(
         settings,
         client,
         decide=lambda raw, observed, metrics, now: decide(raw, observed, metrics, options, now),
         source=_source(settings),
-        new_prober=lambda queue: ProbeService(queue, functools.partial(_prober, settings)),
+        new_prober=lambda queue: ProbeService(queue, functools.partial(_prober, settings, large)),
         telemetry=telemetry,
     )
 
 
-def _prober(settings: Settings, key: Hashable) -> Prober:
+def _prober(settings: Settings, large: asyncio.Semaphore, key: Hashable) -> Prober:
     """What asks the servers of one ModelDeployment, by a name that our own proxy knows where we have one."""
     if not settings.mesh_principal or not isinstance(key, Key):
-        return Prober()
-    return Prober(host=pods_host(key.namespace, key.name, settings.cluster_domain))
+        return Prober(large=large)
+    return Prober(large=large, host=pods_host(key.namespace, key.name, settings.cluster_domain))
 
 
 def _source(settings: Settings) -> PrometheusSource | None:

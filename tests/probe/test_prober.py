@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from slipway.api.observed import PodView
 from slipway.api.revisions import Revision, revision_of
-from slipway.engine.probe_client import MAX_ANSWER_BYTES
+from slipway.engine.probe_client import MAX_JSON_BYTES
 from slipway.engine.prober import Prober
 
 from .servers import HonestServer, raw_server
@@ -186,7 +186,7 @@ async def _hostile(metadata: bytes) -> Any:
         _answer(b"nonsense", status="418 Teapot"),
         _answer(b"", status="302 Found", headers="Location: http://127.0.0.1:1/v2\r\n"),
         _answer(gzip.compress(b"{}"), headers="Content-Encoding: gzip\r\n"),
-        f"HTTP/1.1 200 OK\r\nContent-Length: {10**12}\r\n\r\n".encode() + b" " * (MAX_ANSWER_BYTES + 100_000),
+        f"HTTP/1.1 200 OK\r\nContent-Length: {10**12}\r\n\r\n".encode() + b" " * (MAX_JSON_BYTES + 100_000),
     ],
     ids=range(12),
 )

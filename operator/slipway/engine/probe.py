@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision
@@ -61,7 +62,8 @@ class ProbeService:
     """Gives what is known without waiting, and starts the checks that are missing.
 
     A result stands for the pods it was found on. One that is not passed is looked at again after a while, since a
-    server may recover.
+    server may recover. No namespace has more than half of the turns: servers that never answer make others wait no
+    longer than their own.
     """
 
     IDLE = 3600.0
@@ -84,6 +86,8 @@ class ProbeService:
         self._new_prober = new_prober
         self._retry = retry
         self._slots = asyncio.Semaphore(at_once)
+        self._share = max(1, at_once // 2)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._clock = clock
         self._states: dict[tuple[Hashable, str], _State] = {}
 
@@ -130,7 +134,7 @@ class ProbeService:
         if state.view.passed is False:
             state.prober.forget_failures()
         try:
-            async with self._slots:
+            async with self._share_of(key), self._slots:
                 state.view = await state.prober.probe(revision, pods, goldens, model_name)
         except Exception:
             # The boundary of a background task: a defect must not leave the revision unprobed for ever.
@@ -146,6 +150,14 @@ class ProbeService:
         self._forget_idle()
         if key is not None:
             self._queue_key(key)
+
+    def _share_of(self, key: Hashable) -> asyncio.Semaphore:
+        """The turns of a key's namespace; forgotten with the last of its probes."""
+        namespace = str(getattr(key, "namespace", ""))
+        share = self._shares.get(namespace)
+        if share is None:
+            share = self._shares[namespace] = asyncio.Semaphore(self._share)
+        return share
 
     def _forget_idle(self) -> None:
         now = self._clock()

@@ -20,7 +20,7 @@ from slipway.api.observed import PodView, ProbeView
 from slipway.api.revisions import Revision
 from slipway.api.versions import Engine
 from slipway.engine.goldens import Golden, GoldensError, difference, digest_of, parse_goldens, request_inputs
-from slipway.engine.probe_client import BoundedClient, RefusedAnswerError
+from slipway.engine.probe_client import LARGE_AT_ONCE, BoundedClient, RefusedAnswerError
 from slipway.engine.signature import signature_mismatch
 from slipway.resources.engines import http_port
 
@@ -57,17 +57,20 @@ class Prober:
         request_timeout: float = 10.0,
         timeout: float = 60.0,
         at_once: int = 4,
+        large: asyncio.Semaphore | None = None,
     ) -> None:
         """Seconds for one request and for a whole pod; ``at_once`` pods are asked in parallel.
 
         ``port`` stands for the one that the revision's pods listen on; ``host`` is the name that they are asked for by,
-        still at their own addresses: a proxy knows by it whom a request is for.
+        still at their own addresses: a proxy knows by it whom a request is for. ``large`` bounds how many pods, of all
+        probers that share it, may have answered at length.
         """
         self._port = port
         self._host = host
         self._request_timeout = request_timeout
         self._timeout = timeout
         self._slots = asyncio.Semaphore(at_once)
+        self._large = large or asyncio.Semaphore(LARGE_AT_ONCE)
         self._results: dict[tuple[str, str], dict[PodIdentity, ProbeView]] = {}
 
     async def probe(
@@ -125,7 +128,8 @@ class Prober:
             async with self._slots, asyncio.timeout(self._timeout):
                 port = self._port or http_port(expectation.revision)
                 address = f"[{pod.ip}]:{port}" if ":" in pod.ip else f"{pod.ip}:{port}"
-                client = BoundedClient(address, self._request_timeout, f"{self._host}:{port}" if self._host else "")
+                host = f"{self._host}:{port}" if self._host else ""
+                client = BoundedClient(address, self._request_timeout, host, self._large)
                 try:
                     examine = _EXAMINATIONS.get(expectation.revision.runtime.engine, _examine)
                     view = await examine(client, expectation)
