@@ -176,3 +176,15 @@ def test_an_operator_in_the_mesh_reaches_its_control_plane() -> None:
 
     assert ports({**closed, "istio": {"principal": principal}}, "egress") - ports(closed, "egress") == {15008, 15012}
     assert ports({**closed, "istio": {"principal": principal}}, "ingress") - ports(closed, "ingress") == {15008, 15020}
+
+
+def test_an_operator_in_a_strict_mesh_is_scraped_at_its_own_port() -> None:
+    values = {
+        "istio": {"principal": "cluster.local/ns/slipway-system/sa/slipway"},
+        "monitoring": {"operator": "PodMonitor"},
+    }
+    [deployment] = of_kind(rendered(values), "Deployment")
+    ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+    [metrics] = [str(port["containerPort"]) for port in ports if port["name"] == "http"]
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == metrics
