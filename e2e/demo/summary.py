@@ -105,7 +105,12 @@ def shares(looks: Sequence[Look], answers: Sequence[Answer]) -> list[Share]:
     """The share of requests in each stretch of time in which a candidate had one confirmed weight."""
     found: list[Share] = []
     for (version, weight), begin, end in _stretches(looks):
-        inside = [answer for answer in answers if begin + EDGE_SECONDS <= answer.at < end - EDGE_SECONDS]
+        inside = [
+            answer
+            for answer in answers
+            # A load generator that was held up sends late: what was answered after the end may have been sent after it.
+            if begin + EDGE_SECONDS <= answer.at < end - EDGE_SECONDS and answer.at + answer.seconds < end
+        ]
         if len(inside) < 50:
             continue
         low, high = binom.interval(CONFIDENCE, len(inside), weight / 100)

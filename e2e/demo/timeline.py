@@ -58,10 +58,14 @@ class Timeline:
                 found = await self.client.request("GET", self.path)
             except ApiError:
                 found = {}
-            self.looks.append(Look(time.time(), dict(found.get("status") or {})))
-            async with self.changed:
-                self.changed.notify_all()
+            await self.see(found)
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def see(self, obj: dict[str, Any]) -> None:
+        """Take an object's status as the newest look."""
+        self.looks.append(Look(time.time(), dict(obj.get("status") or {})))
+        async with self.changed:
+            self.changed.notify_all()
 
     @property
     def now(self) -> Look:

@@ -23,9 +23,10 @@ VIRTUAL_SERVICES = Resource("networking.istio.io", "v1", "virtualservices", "Vir
 DESTINATION_RULES = Resource("networking.istio.io", "v1", "destinationrules", "DestinationRule")
 CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 
-PATIENCE = 60.0
-"""Seconds; a busy machine starts a Python process with torch in ten of them."""
+PATIENCE = 180.0
+"""Seconds; a busy machine starts a Python process with torch in ten of them, a slow one in a minute."""
 POLL = 0.1
+GONE = 410
 
 Status = dict[str, Any]
 
@@ -104,6 +105,26 @@ class Bench:
         """Delete an object, its dependants in the background."""
         await self.client.delete(resource, await self.get(resource, name))
 
+    async def states(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """A ModelDeployment as it is, then every state that is stored, however short it lasts; ApiError at its end."""
+        while True:
+            obj = await self.get(MODEL_DEPLOYMENTS, name)
+            yield obj
+            version, selector = obj["metadata"]["resourceVersion"], f"metadata.name={name}"
+            try:
+                async for event in self.client.watch(
+                    MODEL_DEPLOYMENTS, version, namespace=self.namespace, field_selector=selector
+                ):
+                    if event["type"] in ("ADDED", "MODIFIED"):
+                        yield event["object"]
+                    elif event["type"] == "DELETED":
+                        break
+            except ApiError as error:
+                if error.code != GONE:
+                    raise
+            except aiohttp.ClientError:
+                await asyncio.sleep(POLL)
+
     async def status(self, name: str) -> Status:
         """The status; empty before there is one."""
         return dict((await self.get(MODEL_DEPLOYMENTS, name)).get("status") or {})
@@ -118,15 +139,14 @@ class Bench:
         return dict(seen["lastAction"])
 
     async def until(self, name: str, what: str, holds: Callable[[Status], Any], seconds: float = PATIENCE) -> Status:
-        """Wait until the status is as wanted; the failure tells what it was in the end."""
+        """Wait for a status as wanted, be it for a moment; the failure tells what it was in the end."""
         status: Status = {}
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    status = await self.status(name)
+            async with asyncio.timeout(seconds), contextlib.aclosing(self.states(name)) as states:
+                async for obj in states:
+                    status = dict(obj.get("status") or {})
                     if holds(status):
                         return status
-                    await asyncio.sleep(POLL)
         raise AssertionError(f"{what}: not within {seconds:g} s; status: {json.dumps(status, indent=1)}")
 
     async def eventually(self, what: str, read: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -152,7 +172,7 @@ class Bench:
             name, f"{version} serves", lambda s: (s.get("phase"), s.get("stable")) == ("Ready", version), seconds
         )
 
-    async def finished(self, name: str, version: str, outcome: str, seconds: float = 90.0) -> Status:
+    async def finished(self, name: str, version: str, outcome: str, seconds: float = 240.0) -> Status:
         """Wait for the end of a version's rollout; the outcome must be this one."""
 
         def over(status: Status) -> bool:
@@ -196,14 +216,29 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def timeline(self, name: str) -> AsyncIterator[Timeline]:
-        """All states of the object while the block runs."""
+        """All states of the object from the beginning of the block to its end."""
         timeline = Timeline(self.client, MODEL_DEPLOYMENTS.path(self.namespace, name))
-        watching = asyncio.create_task(timeline.run())
+        newest = 0
+
+        async def follow() -> None:
+            nonlocal newest
+            async with contextlib.aclosing(self.states(name)) as states:
+                async for obj in states:
+                    newest = int(obj["metadata"]["resourceVersion"])
+                    await timeline.see(obj)
+
+        async def seen(version: int) -> None:
+            async with asyncio.timeout(PATIENCE), timeline.changed:
+                await timeline.changed.wait_for(lambda: newest >= version)
+
+        following = asyncio.create_task(follow())
         try:
+            await seen(1)
             yield timeline
+            await seen(int((await self.get(MODEL_DEPLOYMENTS, name))["metadata"]["resourceVersion"]))
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
         """The real kubectl in this namespace: its exit status and everything that it printed."""

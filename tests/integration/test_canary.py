@@ -1,5 +1,7 @@
 """Rollouts under load: promotion and rollback on evidence, shares as promised, and no request lost."""
 
+import time
+
 import pytest
 
 from e2e.demo.summary import shares
@@ -51,10 +53,10 @@ async def test_a_failing_version_is_rolled_back_and_everything_else_is_answered(
     async with bench.load("m", RATE) as answers:
         await bench.apply(bench.declare("m", one, two, serve="v2", **rollout))
         status = await bench.finished("m", "v2", "RolledBack")
-        over = len(answers)
+        over = time.time()
         await bench.until("m", "v2 is gone", lambda s: [entry["name"] for entry in s["versions"]] == ["v1"])
     assert {answer.version for answer in failures(answers)} == {"v2"}
-    assert failures(answers[over + int(RATE) :]) == []
+    assert failures([answer for answer in answers if answer.at > over]) == []
     assert (status["stable"], status["candidate"], status["weight"]) == ("v1", "", 0)
     assert status["rollout"]["reason"] in ("HarmDetected", "ErrorBurst"), status["rollout"]
     stalled = condition(await bench.status("m"), "Stalled")

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from tests.integration.bench import PATIENCE
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
 
@@ -15,11 +17,17 @@ async def succeeds(bench, *arguments, stdin=""):
     return text
 
 
+async def next_row(watch):
+    """The words of the next line that a kubectl at work prints."""
+    async with asyncio.timeout(PATIENCE):
+        return (await watch.stdout.readline()).decode().split()
+
+
 async def test_a_rollout_as_kubectl_shows_it(bench):
     one, two = bench.version("v1"), bench.version("v2", "good-2")
     text = await succeeds(bench, "apply", "-f", "-", stdin=json.dumps(bench.declare("m", one, serve="v1")))
     assert text == "modeldeployment.slipway.dev/m created\n"
-    text = await succeeds(bench, "wait", "mdep/m", "--for=condition=Ready", "--timeout=60s")
+    text = await succeeds(bench, "wait", "mdep/m", "--for=condition=Ready", "--timeout=180s")
     assert text == "modeldeployment.slipway.dev/m condition met\n"
     wanted = json.dumps(bench.declare("m", one, two, serve="v2"))
     code, text = await bench.kubectl("diff", "-f", "-", stdin=wanted)
@@ -27,27 +35,33 @@ async def test_a_rollout_as_kubectl_shows_it(bench):
     assert "+  serve: v2" in text
 
     watch = await bench.start_kubectl("get", "mdep", "m", "-w")
+    shown = [await next_row(watch), await next_row(watch)]
     await succeeds(bench, "apply", "-f", "-", stdin=wanted)
     await bench.finished("m", "v2", "Promoted")
     await bench.serving("m", "v2")
-    await succeeds(bench, "wait", "mdep/m", "--for=condition=Ready", "--timeout=60s")
-    await asyncio.sleep(0.5)
+    await succeeds(bench, "wait", "mdep/m", "--for=condition=Ready", "--timeout=180s")
+    while shown[-1][1:4] != ["True", "Ready", "v2"]:
+        shown.append(await next_row(watch))
     watch.terminate()
-    output, _ = await watch.communicate()
-    header, *rows = [line.split() for line in output.decode().splitlines()]
-    assert header == ["NAME", "READY", "PHASE", "STABLE", "CANDIDATE", "WEIGHT", "REPLICAS", "AGE"], output.decode()
+    await watch.communicate()
+    header, *rows = shown
+    assert header == ["NAME", "READY", "PHASE", "STABLE", "CANDIDATE", "WEIGHT", "REPLICAS", "AGE"]
     phases = [row[2] for row in rows]
     assert phases[0] == "Ready"
     assert {"Progressing", "Promoting"} <= set(phases)
-    assert rows[-1][1:4] == ["True", "Ready", "v2"]
-    assert any(row[3:6] == ["v1", "v2", "50"] for row in rows), output.decode()
+    assert any(row[3:6] == ["v1", "v2", "50"] for row in rows), rows
 
     code, text = await bench.kubectl("diff", "-f", "-", stdin=wanted)
     assert (code, text) == (0, "")
 
-    text = await succeeds(bench, "describe", "mdep", "m")
-    for part in ("Serve:", "Phase:", "Ready", "Conditions:", "Events:", "Promoted", "StepReached"):
-        assert part in text, text
+    parts = ("Serve:", "Phase:", "Ready", "Conditions:", "Events:", "Promoted", "StepReached")
+
+    async def described():
+        """Events are posted beside the work."""
+        text = await succeeds(bench, "describe", "mdep", "m")
+        return all(part in text for part in parts)
+
+    await bench.eventually("a description with everything", described)
     text = await succeeds(bench, "get", "mdep", "m", "-o", "jsonpath={.status.history[*].outcome}")
     assert text == "Promoted Promoted"
 

@@ -7,13 +7,13 @@ import aiohttp
 import pytest
 
 from e2e.sandbox.controllers.client import PODS
-from tests.integration.bench import Bench, Status
+from tests.integration.bench import PATIENCE, Bench, Status
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-ALONE = {"maxSize": 2, "maxDelay": "8s", "adaptive": False}
-"""A request waits for another one that never comes: it is in flight for eight seconds."""
+ALONE = {"maxSize": 2, "maxDelay": "10m", "adaptive": False}
+"""A request is in flight until another one comes to the same pod."""
 
 
 def measured(status: Status) -> float:
@@ -31,7 +31,11 @@ async def scraped(bench: Bench) -> int:
 
 
 async def test_the_pod_that_is_at_work_stays(bench: Bench) -> None:
-    await bench.apply(bench.declare("m", replicas=2, autoscaling={"mode": "None"}, runtime={"batching": ALONE}))
+    await bench.apply(
+        bench.declare(
+            "m", replicas=2, autoscaling={"mode": "None"}, runtime={"batching": ALONE, "limits": {"timeout": "10m"}}
+        )
+    )
     await bench.serving("m")
 
     async def both_scraped() -> bool:
@@ -58,4 +62,5 @@ async def test_the_pod_that_is_at_work_stays(bench: Bench) -> None:
     assert not waiting.done()
     (left,) = [pod for pod in await bench.items(PODS) if "deletionTimestamp" not in pod["metadata"]]
     assert int(left["metadata"]["annotations"][COST]) > 0
-    assert await waiting == (200, "v1")
+    async with asyncio.timeout(PATIENCE):
+        assert await bench.infer("m") == await waiting == (200, "v1")
