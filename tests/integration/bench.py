@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ class Bench:
         """Delete an object, its dependants in the background."""
         await self.client.delete(resource, await self.get(resource, name))
 
-    async def states(self, name: str) -> AsyncIterator[dict[str, Any]]:
+    async def states(self, name: str) -> AsyncGenerator[dict[str, Any], None]:
         """A ModelDeployment as it is, then every state that is stored, however short it lasts; ApiError at its end."""
         while True:
             obj = await self.get(MODEL_DEPLOYMENTS, name)
