@@ -1,8 +1,8 @@
-"""Puts faults in the operator's way and prints what came of it: ``python -m e2e.faults calls|long|processes``.
+"""Puts faults in the operator's way and prints what came of it: ``python -m e2e.faults calls|storms|long|processes``.
 
-`calls` strikes every call of every scenario with every fault, in virtual time; `long` plays faults that last, in
-virtual time as well; `processes` kills real operator processes while requests go through a real Envoy. Exit code 1 when
-something did not hold.
+`calls` strikes every call of every scenario with every fault; `storms` strikes a fifth of all calls at random; `long`
+plays faults that last; all of them in virtual time. `processes` kills real operator processes while requests go through
+a real Envoy. Exit code 1 when something did not hold.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from e2e.faults import virtual_time
-from e2e.faults.calls import every_call
+from e2e.faults.calls import every_call, every_storm
 from e2e.faults.long import every_fault
 from e2e.faults.processes import every_process
 from e2e.faults.table import Row, table
@@ -22,9 +22,14 @@ from e2e.faults.table import Row, table
 __all__ = ["main"]
 
 Part = Callable[[list[str]], Coroutine[Any, Any, list[Row]]]
-PARTS: Mapping[str, Part] = {"calls": every_call, "long": every_fault, "processes": every_process}
+PARTS: Mapping[str, Part] = {
+    "calls": every_call,
+    "storms": every_storm,
+    "long": every_fault,
+    "processes": every_process,
+}
 """Each takes words that choose among what it has."""
-VIRTUAL = ("calls", "long")
+VIRTUAL = ("calls", "storms", "long")
 
 
 def main() -> int:

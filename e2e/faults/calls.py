@@ -1,20 +1,20 @@
-"""A fault at the n-th call, for every n: what came of it, compared with a run that no fault strikes."""
+"""A fault at the n-th call, for every n, and many at random: what came of it, compared with a run without a fault."""
 
 import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from e2e.faults.api import Api, Request
-from e2e.faults.injection import Fault, Strike
+from e2e.faults.injection import Fault, Plan, Storm, Strike
 from e2e.faults.scenarios import SCENARIOS, Scenario
 from e2e.faults.table import Row
 from e2e.faults.world import Wall, World
 
-__all__ = ["Course", "Trial", "every_call", "play", "strikes", "trials"]
+__all__ = ["Course", "Trial", "every_call", "every_storm", "play", "strikes", "trials"]
 
 REST = 60.0
 """Seconds after the end, of which the last third must pass without a write: a call may take 30 s to be given up."""
@@ -25,6 +25,9 @@ HOLDS = (
     "same objects, status and history at the end as without a fault, same weights in the same order, no request lost, "
     "no step skipped, no evidence counted twice, at most 60 calls more, no write at rest"
 )
+SEEDS = 20
+SHARE = 0.2
+STORM_HOLDS = HOLDS.replace(" at most 60 calls more,", "")
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,14 @@ class Trial:
     """One fault in one scenario."""
 
     scenario: Scenario
-    strike: Strike
+    plan: Plan
     problems: tuple[str, ...]
 
 
-async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None = None) -> Course:
+async def play(api: Api, wall: Wall, scenario: Scenario, plan: Plan | None = None) -> Course:
     """One run of a scenario."""
     async with World.of(api, wall) as world:
-        operator = world.operator(strike)
+        operator = world.operator(plan)
         await scenario.before(world)
         injector = operator.injector
         injector.arm()
@@ -62,6 +65,8 @@ async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None =
         try:
             async with asyncio.timeout(PATIENCE):
                 await scenario.play(world)
+                if isinstance(plan, Storm):
+                    plan.over = True
                 await asyncio.sleep(REST)
         except (AssertionError, TimeoutError) as error:
             problems.append(str(error) or "never at rest")
@@ -70,7 +75,7 @@ async def play(api: Api, wall: Wall, scenario: Scenario, strike: Strike | None =
         problems += [f"written at rest: {one.call.path}" for one in asked if _changes(one) and one.at > late]
         problems += [repr(error) for error in operator.failures]
         problems += world.faults()
-        hit = injector.hit is not None or injector.dead
+        hit = plan.hits > 0 if isinstance(plan, Storm) else injector.hit is not None or injector.dead
         calls = len(asked)
         writes = sum(one.writes for one in asked)
         return Course(world.end(), world.mesh.course, calls, writes, tuple(problems), hit)
@@ -92,11 +97,11 @@ def strikes(plain: Course, faults: Iterable[Fault] = tuple(Fault)) -> list[Strik
 
 
 async def trials(
-    api: Api, wall: Wall, scenario: Scenario, plain: Course, chosen: Iterable[Strike]
+    api: Api, wall: Wall, scenario: Scenario, plain: Course, chosen: Iterable[Plan]
 ) -> AsyncIterator[Trial]:
-    """Play the scenario once with each strike; those that met no call are left out."""
-    for strike in chosen:
-        course = await play(api, wall, scenario, strike)
+    """Play the scenario once with each plan; those that met no call are left out."""
+    for plan in chosen:
+        course = await play(api, wall, scenario, plan)
         if not course.hit:
             continue
         problems = list(course.problems)
@@ -104,9 +109,9 @@ async def trials(
             problems.append(f"another end: {_difference(course.end, plain.end)}")
         if course.weights != plain.weights:
             problems.append(f"another course: {course.weights}")
-        if course.calls > plain.calls + EXCESS:
+        if isinstance(plan, Strike) and course.calls > plain.calls + EXCESS:
             problems.append(f"{course.calls} calls instead of {plain.calls}")
-        yield Trial(scenario, strike, tuple(problems))
+        yield Trial(scenario, plan, tuple(problems))
 
 
 def _difference(one: Any, other: Any, path: str = "") -> str:
@@ -117,33 +122,56 @@ def _difference(one: Any, other: Any, path: str = "") -> str:
     return f"{path}: {one!r} instead of {other!r}"
 
 
+def _chosen(words: list[str]) -> list[Scenario]:
+    return [one for one in SCENARIOS if any(word in one.title for word in words)] or list(SCENARIOS)
+
+
 async def every_call(words: list[str]) -> list[Row]:
     """Every fault at every call of every scenario; words choose scenarios by their title and faults by their name."""
+    faults = [one for one in Fault if any(word in one for word in words)] or list(Fault)
     wall = Wall()
     api = Api(wall)
     await api.start()
-    chosen = [one for one in SCENARIOS if any(word in one.title for word in words)] or list(SCENARIOS)
-    faults = [one for one in Fault if any(word in one for word in words)] or list(Fault)
     rows = []
-    for scenario in chosen:
-        begun = time.monotonic()
-        plain = await play(api, wall, scenario)
-        assert not plain.problems, plain.problems
-        found = []
-        async for trial in trials(api, wall, scenario, plain, strikes(plain, faults)):
-            api.audit.clear()
-            found.append(trial)
-            if trial.problems:
-                print(f"{scenario.title}, {trial.strike}: {'; '.join(trial.problems)[:1000]}", file=sys.stderr)
-        rows.append(_row(scenario, plain, found))
-        seconds = time.monotonic() - begun
-        print(f"{scenario.title}: {len(found)} tries, {seconds:.0f} s", file=sys.stderr, flush=True)
+    for scenario in _chosen(words):
+        plain, found = await _tried(api, wall, scenario, lambda plain: strikes(plain, faults))
+        met = Counter(trial.plan.kind for trial in found if isinstance(trial.plan, Strike))
+        injected = ", ".join(f"{fault.short} {count}" for fault, count in met.items())
+        note = f"{plain.calls} calls, {plain.writes} of them writes, without a fault"
+        rows.append(Row(scenario.title, injected, HOLDS, len(found), _failures(found), note))
     return rows
 
 
-def _row(scenario: Scenario, plain: Course, found: list[Trial]) -> Row:
-    met = Counter(trial.strike.fault for trial in found)
-    injected = ", ".join(f"{fault.short} {count}" for fault, count in met.items())
-    failed = tuple("; ".join(trial.problems) for trial in found if trial.problems)
-    note = f"{plain.calls} calls, {plain.writes} of them writes, without a fault"
-    return Row(scenario.title, injected, HOLDS, len(found), failed, note)
+async def every_storm(words: list[str]) -> list[Row]:
+    """Every scenario with faults of all kinds at a fifth of all calls, some times over."""
+    wall = Wall()
+    api = Api(wall)
+    await api.start()
+    rows = []
+    for scenario in _chosen(words):
+        _, found = await _tried(api, wall, scenario, lambda _: [Storm(seed, SHARE) for seed in range(SEEDS)])
+        hits = sum(trial.plan.hits for trial in found if isinstance(trial.plan, Storm))
+        injected = f"at random, at {SHARE:.0%} of all calls"
+        rows.append(Row(scenario.title, injected, STORM_HOLDS, len(found), _failures(found), f"{hits} faults"))
+    return rows
+
+
+async def _tried(
+    api: Api, wall: Wall, scenario: Scenario, choose: Callable[[Course], Iterable[Plan]]
+) -> tuple[Course, list[Trial]]:
+    """The run without a fault, and those with one of the plans; what did not hold is printed at once."""
+    begun = time.monotonic()
+    plain = await play(api, wall, scenario)
+    assert not plain.problems, plain.problems
+    found = []
+    async for trial in trials(api, wall, scenario, plain, choose(plain)):
+        api.audit.clear()
+        found.append(trial)
+        if trial.problems:
+            print(f"{scenario.title}, {trial.plan}: {'; '.join(trial.problems)[:1000]}", file=sys.stderr)
+    print(f"{scenario.title}: {len(found)} tries, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return plain, found
+
+
+def _failures(found: Iterable[Trial]) -> tuple[str, ...]:
+    return tuple("; ".join(trial.problems) for trial in found if trial.problems)

@@ -1,14 +1,16 @@
-"""One fault at one call of the operator's."""
+"""Faults at calls of the operator's: one at one of them, or some at many."""
 
 import asyncio
+import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 import orjson
 from slipway.kube.transport import Answer, Call, Transport
 
-__all__ = ["Fault", "Injector", "Strike"]
+__all__ = ["Fault", "Injector", "Plan", "Storm", "Strike"]
 
 RETRY_AFTER = "2"
 
@@ -46,33 +48,72 @@ SHORT = {
 }
 
 
+class Plan(Protocol):
+    """Which calls are struck."""
+
+    def fault(self, call: Call, calls: int, writes: int) -> Fault | None:
+        """What happens to a call that is the so-manieth of a process, and its so-manieth write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Strike:
     """A fault and the call that it hits, counted from 1; a process is killed before its first write by 0."""
 
-    fault: Fault
+    kind: Fault
     number: int
+
+    def fault(self, call: Call, calls: int, writes: int) -> Fault | None:
+        """The fault, when it is this call's turn."""
+        if self.kind.counts_writes:
+            return self.kind if call.method != "GET" and writes == self.number else None
+        return self.kind if calls == self.number else None
+
+
+@dataclass
+class Storm:
+    """Faults of all kinds at random calls, of every process one after the other, until it is over."""
+
+    seed: int
+    share: float
+    """Of all calls, that are struck."""
+    over: bool = False
+    hits: int = 0
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self._random = random.Random(self.seed)  # noqa: S311  no secret
+
+    def fault(self, call: Call, calls: int, writes: int) -> Fault | None:
+        """A fault, or none."""
+        if self.over or self._random.random() >= self.share:
+            return None
+        found = self._random.choice(list(Fault))
+        if found.counts_writes and call.method == "GET":
+            return None
+        self.hits += 1
+        return found
 
 
 class Injector:
-    """A transport that carries every call but one as it is."""
+    """A transport that carries every call as it is, but those that are struck."""
 
-    def __init__(self, inner: Transport, strike: Strike | None, on_death: Callable[[], None]) -> None:
+    def __init__(self, inner: Transport, plan: Plan | None, on_death: Callable[[], None]) -> None:
         """``on_death`` ends the process; after that nothing is carried any more."""
         self._inner = inner
-        self._strike = strike
+        self._plan = plan
         self._on_death = on_death
         self._armed = False
         self.calls = 0
         self.writes = 0
         self.hit: Call | None = None
-        """The call that was struck."""
+        """The call that was struck last."""
         self.dead = False
 
     def arm(self) -> None:
         """Count from now on; a process that is to be killed before its first write dies."""
         self._armed = True
-        if self._strike == Strike(Fault.KILL, 0):
+        if self._plan == Strike(Fault.KILL, 0):
             self.die()
 
     def die(self) -> None:
@@ -88,19 +129,15 @@ class Injector:
             return await self._inner.send(call)
         self.calls += 1
         self.writes += call.method != "GET"
-        if self._strike is None or not self._meets(self._strike, call):
+        fault = self._plan.fault(call, self.calls, self.writes) if self._plan else None
+        if fault is None:
             return await self._inner.send(call)
         self.hit = call
-        return await self._hit(self._strike.fault, call)
+        return await self._hit(fault, call)
 
     async def close(self) -> None:
         """Give connections back."""
         await self._inner.close()
-
-    def _meets(self, strike: Strike, call: Call) -> bool:
-        if strike.fault.counts_writes:
-            return call.method != "GET" and self.writes == strike.number
-        return self.calls == strike.number
 
     async def _hit(self, fault: Fault, call: Call) -> Answer:
         match fault:

@@ -15,7 +15,7 @@ from slipway.kube.metadata import OWN_SELECTOR, label
 from slipway.kube.transport import Transport
 
 from e2e.faults.api import Api, Connection, Network
-from e2e.faults.injection import Injector, Strike
+from e2e.faults.injection import Injector, Plan, Storm
 from e2e.sandbox.apiserver.store import Change
 
 __all__ = ["AllPass", "Operator", "Watches"]
@@ -93,8 +93,8 @@ class Operator:
     settings: Settings
     wall: Callable[[], float]
     source: Any
-    strike: Strike | None = None
-    """Hits the first process only."""
+    plan: Plan | None = None
+    """What strikes its first process; a storm strikes the following ones as well."""
     connect: Callable[[Api, str, Network], Transport] = Connection
     """Makes the way to the API server, for an identity."""
     deaths: int = 0
@@ -115,10 +115,12 @@ class Operator:
         self._supervision = asyncio.ensure_future(self._supervise())
 
     async def _supervise(self) -> None:
-        strike = self.strike
+        plan = self.plan
         while not self._stop.is_set():
-            self._begin(strike)
-            strike = None
+            self._begin(plan)
+            if self.ended:
+                self.injector.arm()
+            plan = plan if isinstance(plan, Storm) else None
             assert self._process is not None
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self._process])
@@ -130,8 +132,8 @@ class Operator:
             if not self._stop.is_set():
                 await asyncio.sleep(RESTART)
 
-    def _begin(self, strike: Strike | None) -> None:
-        self.injector = Injector(self.connect(self.api, self.settings.identity, self.network), strike, self._die)
+    def _begin(self, plan: Plan | None) -> None:
+        self.injector = Injector(self.connect(self.api, self.settings.identity, self.network), plan, self._die)
         options = Options(cluster_domain=self.settings.cluster_domain, runtime_image=self.settings.runtime_image)
         loop = asyncio.get_running_loop()
         self.engine = Engine(

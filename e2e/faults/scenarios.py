@@ -70,10 +70,16 @@ def applied(status: Obj, version: str) -> list[int]:
     return [entry["weight"]["applied"] for entry in status["versions"] if entry["name"] == version]
 
 
-async def at_half(world: World) -> None:
-    """v2 has half of the traffic, and will have it for long."""
+async def to_half(world: World) -> None:
+    """v2 gets half of the traffic, and will have it for long."""
     await world.declare("v2", "v1", "v2", last_hold=LATE)
     await world.at("v2", 50)
+
+
+async def at_half(world: World) -> None:
+    """v1 and v2 have half of the traffic each; how that comes about is struck in other scenarios."""
+    await serving(world)
+    await to_half(world)
 
 
 async def gone(world: World) -> None:
@@ -135,7 +141,7 @@ async def edit(world: World) -> None:
 
 async def abort(world: World) -> None:
     """A person aborts at half of the traffic."""
-    await at_half(world)
+    await to_half(world)
     await world.act("Abort")
     await world.finished("v2", "Aborted", alone="v1")
 
@@ -149,21 +155,18 @@ async def roll_back(world: World) -> None:
 
 async def supersede(world: World) -> None:
     """v3 is wanted while v2 has half of the traffic."""
-    await at_half(world)
     await world.declare("v3", "v1", "v2", "v3")
     await world.finished("v3", "Promoted", alone="v3")
 
 
 async def revert(world: World) -> None:
     """v1 is wanted again while v2 has half of the traffic."""
-    await at_half(world)
     await world.declare("v1", "v1", "v2", last_hold=LATE)
     await world.finished("v2", "Reverted", alone="v1")
 
 
 async def suspend(world: World) -> None:
     """Nothing is changed for a minute while v2 has half of the traffic; then a person promotes v2."""
-    await at_half(world)
     await world.declare("v2", "v1", "v2", last_hold=LATE, suspend=True)
     await world.until("it is suspended", lambda status: status["phase"] == "Suspended")
     before = world.children()
@@ -177,7 +180,6 @@ async def suspend(world: World) -> None:
 
 async def act(world: World) -> None:
     """A person pauses the rollout at half of the traffic, resumes it and promotes it."""
-    await at_half(world)
     asked = [await world.acted(verb) for verb in ("Pause", "Resume", "PromoteFull")]
     await world.finished("v2", "Promoted", alone="v2")
     answers = [status["lastAction"] for status in world.statuses if status.get("lastAction", {}).get("id")]
@@ -206,14 +208,14 @@ async def scale_down(world: World) -> None:
 
 async def delete(world: World) -> None:
     """The object is deleted at half of the traffic."""
-    await at_half(world)
+    await to_half(world)
     await world.delete()
     await gone(world)
 
 
 async def delete_namespace(world: World) -> None:
     """The namespace is deleted at half of the traffic."""
-    await at_half(world)
+    await to_half(world)
     world.mesh.armed = False
     await world.api.ask("DELETE", f"/api/v1/namespaces/{world.namespace}")
     await gone(world)
@@ -238,10 +240,10 @@ SCENARIOS = (
     Scenario("edit of the version that serves", edit),
     Scenario("abort at 50 %", abort),
     Scenario("roll-back by evidence", roll_back),
-    Scenario("supersede at 50 %", supersede),
-    Scenario("revert at 50 %", revert),
-    Scenario("suspended for a minute at 50 %", suspend),
-    Scenario("pause, resume and promotion by a person", act),
+    Scenario("supersede at 50 %", supersede, before=at_half),
+    Scenario("revert at 50 %", revert, before=at_half),
+    Scenario("suspended for a minute at 50 %", suspend, before=at_half),
+    Scenario("pause, resume and promotion by a person", act, before=at_half),
     Scenario("scale-up", scale_up),
     Scenario("scale-down", scale_down, before=serving_with_four),
     Scenario("deletion at 50 %", delete),

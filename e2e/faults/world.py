@@ -15,7 +15,7 @@ from slipway.kube.kinds import CHILDREN, MODEL_DEPLOYMENT, SERVICE
 
 from e2e.faults.api import Api, Obj
 from e2e.faults.demand import Demand
-from e2e.faults.injection import Strike
+from e2e.faults.injection import Plan
 from e2e.faults.mesh import Mesh
 from e2e.faults.nodes import Nodes
 from e2e.faults.operators import Operator
@@ -129,13 +129,13 @@ class World:
         if obj["metadata"].get("namespace") == self.namespace and obj.get("status"):
             self.statuses.append(obj["status"])
 
-    def operator(self, strike: Strike | None = None, **settings: Any) -> Operator:
+    def operator(self, plan: Plan | None = None, **settings: Any) -> Operator:
         """Start an operator."""
         plain = Settings(
             namespaces=(self.namespace,), http_host="127.0.0.1", http_port=0, identity=f"op-{len(self.operators)}"
         )
         chosen = dataclasses.replace(plain, **settings)
-        made = Operator(self.api, chosen, self.wall, self.demand, strike)
+        made = Operator(self.api, chosen, self.wall, self.demand, plan)
         self.operators.append(made)
         made.start()
         return made

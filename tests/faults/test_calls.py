@@ -48,4 +48,4 @@ async def tried(scenario: Scenario, turn: int) -> tuple[list[Strike], list[Trial
 def test_whatever_call_is_struck_it_ends_in_the_same_place(turn, scenario):
     chosen, found = virtual_time.run(tried(scenario, turn))
     assert len(found) >= len(chosen) - 1, "the calls are there to be struck"
-    assert [(trial.strike, trial.problems) for trial in found if trial.problems] == []
+    assert [(trial.plan, trial.problems) for trial in found if trial.problems] == []
