@@ -111,7 +111,9 @@ def _prober(settings: Settings, large: asyncio.Semaphore, key: Hashable) -> Prob
 def _source(settings: Settings) -> PrometheusSource | None:
     if not settings.prometheus_url:
         return None
-    return PrometheusSource(settings.prometheus_url, rate_window=settings.rate_window)
+    return PrometheusSource(
+        settings.prometheus_url, rate_window=settings.rate_window, credentials=settings.prometheus_credentials
+    )
 
 
 def registry_of(

@@ -6,6 +6,7 @@ from slipway.cli.run import add_arguments, settings_of
 from slipway.engine.engine import Settings
 from slipway.kube.kinds import APIS, ENVOY_FILTER, HTTP_ROUTE, VIRTUAL_SERVICE, WATCHED, watched
 from slipway.kube.metadata import Key
+from slipway.metrics.credentials import Credentials
 
 
 def parsed(*arguments: str, **environment: str) -> Settings:
@@ -44,6 +45,15 @@ def test_two_processes_on_one_host_are_not_the_same_leader(monkeypatch, tmp_path
 
 def test_the_operators_identity_in_the_mesh():
     assert parsed("--mesh-principal", "cluster.local/ns/a/sa/b").mesh_principal == "cluster.local/ns/a/sa/b"
+
+
+def test_what_a_prometheus_asks_for():
+    found = parsed(
+        "--prometheus-token-file", "/t", "--prometheus-headers", "X-Scope-OrgID=ml", SLIPWAY_PROMETHEUS_CA_FILE="/ca"
+    )
+    assert found.prometheus_credentials == Credentials("/t", "/ca", {"X-Scope-OrgID": "ml"})
+    with pytest.raises(SystemExit):
+        parsed("--prometheus-headers", "nonsense")
 
 
 def test_nonsense_in_the_environment_is_refused():

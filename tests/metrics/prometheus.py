@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ def written(value: float) -> str:
 
 
 @contextmanager
-def serving(fake: FakePrometheus) -> Iterator[str]:
+def serving(fake: FakePrometheus, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve on a free port; gives the URL."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -107,10 +108,13 @@ def serving(fake: FakePrometheus) -> Iterator[str]:
             """Say nothing."""
 
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    # The handshake belongs to the thread of a connection: one that fails must not end the server.
+    if tls is not None:
+        listener.socket = tls.wrap_socket(listener.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.server_port}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listener.server_port}"
     finally:
         fake.released.set()
         listener.shutdown()

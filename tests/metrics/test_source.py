@@ -2,10 +2,18 @@
 
 import asyncio
 import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from slipway.api.samples import Quality
 from slipway.metrics import PrometheusSource
+from slipway.metrics.credentials import Credentials, headers_of
 
 from tests.metrics.prometheus import FakePrometheus, serving
 from tests.metrics.test_snapshot import NOW, alive, read, requests
@@ -84,10 +92,61 @@ async def test_while_a_snapshot_is_read_a_second_one_is_refused():
     assert "still being read" in second.error
 
 
-async def test_headers_are_sent():
-    fake = FakePrometheus()
-    await read(fake, headers={"Authorization": "Bearer x"})
-    assert fake.headers["Authorization"] == "Bearer x"
+async def test_a_token_is_read_anew_for_every_query(tmp_path):
+    token, fake = tmp_path / "token", FakePrometheus()
+    credentials = Credentials(str(token), headers=headers_of("X-Scope-OrgID=ml, X-Other=a"))
+    with serving(fake) as url:
+        source = PrometheusSource(url, credentials=credentials)
+        missing = await source.snapshot(NOW)
+        for text in ("first\n", "second\n"):
+            token.write_text(text)
+            assert (await source.snapshot(NOW)).available
+            assert fake.headers["Authorization"] == f"Bearer {text.strip()}"
+        source.want("nlp", "sentiment", ["custom"])
+        fake.values["custom"] = ["1"]
+        token.write_text("third")
+        assert (await source.snapshot(NOW)).queries["custom"].value == 1.0
+        source.close()
+    assert (fake.headers["Authorization"], fake.headers["X-Scope-OrgID"]) == ("Bearer third", "ml")
+    assert not missing.available
+    assert missing.error.startswith("the token cannot be read")
+
+
+@pytest.mark.parametrize("text", ["X-Scope-OrgID", "=ml", "A=1,B"])
+def test_headers_that_are_none_are_refused(text):
+    with pytest.raises(ValueError, match="is not NAME=VALUE"):
+        headers_of(text)
+
+
+def authority(folder):
+    """A certificate of ours for 127.0.0.1, which is its own authority, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "prometheus")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(days=1))
+    addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    builder = builder.add_extension(addresses, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    pem = serialization.Encoding.PEM
+    (folder / "ca.crt").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(private)
+    return folder / "ca.crt", folder / "key.pem"
+
+
+async def test_an_authority_of_ones_own_is_trusted_and_nobody_elses(tmp_path):
+    certificate, key = authority(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with serving(FakePrometheus(), tls) as url:
+        trusting = PrometheusSource(url, credentials=Credentials(ca_file=str(certificate)))
+        assert (await trusting.snapshot(NOW)).available
+        trusting.close()
+        wary = PrometheusSource(url)
+        assert not (await wary.snapshot(NOW)).available
+        wary.close()
 
 
 async def test_a_slash_at_the_end_of_the_url_is_fine():

@@ -52,6 +52,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- join "," $apis | default "none" -}}
 {{- end -}}
 
+{{- define "slipway.prometheusHeaders" -}}
+{{- $headers := list -}}
+{{- range $name, $value := . }}{{ $headers = append $headers (printf "%s=%s" $name $value) }}{{ end -}}
+{{- join "," $headers -}}
+{{- end -}}
+
 {{/* The receivers as the operator reads them: Secrets are files there. */}}
 {{- define "slipway.receivers" -}}
 {{- $receivers := list -}}

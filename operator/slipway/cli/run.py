@@ -18,6 +18,7 @@ from slipway.engine.logs import set_up
 from slipway.kube.kinds import APIS
 from slipway.kube.lease import LeaseLostError
 from slipway.kube.metadata import Key
+from slipway.metrics.credentials import Credentials, headers_of
 from slipway.notifications.receivers import Receiver, ReceiverError, receivers_of
 
 __all__ = ["add_arguments", "run", "settings_of"]
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser, environment: Mapping[str, str
         )
 
     flag("prometheus-url", defaults.prometheus_url, "where Prometheus answers queries")
+    flag("prometheus-token-file", "", "file with the bearer token that Prometheus asks for")
+    flag("prometheus-ca-file", "", "certificates of the authority that Prometheus' own one is of")
+    flag("prometheus-headers", "", "more headers for Prometheus, as NAME=VALUE separated by commas", type=_headers)
     flag("namespaces", "", "namespaces to work in, separated by commas; none means all")
     flag(
         "apis",
@@ -81,6 +85,13 @@ def _apis(text: str) -> tuple[str, ...]:
     return names
 
 
+def _headers(text: str) -> Mapping[str, str]:
+    try:
+        return headers_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _receivers(text: str) -> tuple[Receiver, ...]:
     try:
         return receivers_of(text)
@@ -99,6 +110,9 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         namespaces=tuple(name.strip() for name in arguments.namespaces.split(",") if name.strip()),
         apis=arguments.apis,
         prometheus_url=arguments.prometheus_url,
+        prometheus_credentials=Credentials(
+            arguments.prometheus_token_file, arguments.prometheus_ca_file, arguments.prometheus_headers
+        ),
         runtime_image=arguments.runtime_image,
         cluster_domain=arguments.cluster_domain,
         mesh_principal=arguments.mesh_principal,

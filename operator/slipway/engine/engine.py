@@ -34,6 +34,7 @@ from slipway.kube.failures import ApiError
 from slipway.kube.kinds import APIS, DEPLOYMENT, MODEL_DEPLOYMENT, VIRTUAL_SERVICE, WATCHED, Kind, watched
 from slipway.kube.lease import Elector, LeaseTimes
 from slipway.kube.metadata import Key
+from slipway.metrics.credentials import Credentials
 from slipway.notifications import Notifier, Receiver
 from slipway.resources import RenderOptions
 
@@ -57,6 +58,7 @@ class Settings:
     apis: tuple[str, ...] = tuple(APIS)
     """Optional kinds that may be used, by their names in :data:`~slipway.kube.kinds.APIS`; no others are asked for."""
     prometheus_url: str = ""
+    prometheus_credentials: Credentials = field(default_factory=Credentials)
     runtime_image: str = "slipway-runtime:0.1.0"
     cluster_domain: str = "cluster.local"
     mesh_principal: str = ""

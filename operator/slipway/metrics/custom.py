@@ -10,6 +10,7 @@ from requests import RequestException, Timeout
 from requests.exceptions import ContentDecodingError, JSONDecodeError
 
 from slipway.api.samples import Quality, Sample
+from slipway.metrics.credentials import Credentials
 from slipway.metrics.session import BoundedSession
 
 __all__ = ["CustomQueries"]
@@ -34,15 +35,14 @@ class CustomQueries:
         self,
         url: str,
         *,
-        headers: Mapping[str, str],
+        credentials: Credentials | None = None,
         timeout: float = 5.0,
         per_snapshot: int = 32,
         patience: float = 2.0,
     ) -> None:
         """``timeout`` (seconds) is for one query, ``patience`` how long a snapshot waits for all of them."""
-        self._connection = PrometheusConnect(
-            url=url.rstrip("/"), headers=dict(headers), session=BoundedSession(timeout, LONGEST_ANSWER), timeout=timeout
-        )
+        session = BoundedSession(timeout, LONGEST_ANSWER, credentials)
+        self._connection = PrometheusConnect(url=url.rstrip("/"), session=session, timeout=timeout)
         self._timeout = timeout
         self._per_snapshot = per_snapshot
         self._patience = patience

@@ -14,6 +14,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import DecodeError, HTTPError
 
+from slipway.metrics.credentials import Credentials
+
 __all__ = ["MAX_ANSWER_BYTES", "BoundedSession"]
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -28,8 +30,11 @@ class BoundedSession(requests.Session):
     thread at a time may use a session.
     """
 
-    def __init__(self, seconds: float, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+    def __init__(
+        self, seconds: float, max_bytes: int = MAX_ANSWER_BYTES, credentials: Credentials | None = None
+    ) -> None:
         super().__init__()
+        self._credentials = credentials or Credentials()
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._open: WeakSet[HTTPConnection] = WeakSet()
@@ -46,6 +51,9 @@ class BoundedSession(requests.Session):
 
     def send(self, request: requests.PreparedRequest, **given: Any) -> requests.Response:
         """The whole answer. Raises requests.RequestException, of which Timeout and ContentDecodingError are some."""
+        self._credentials.sign(request)
+        if self._credentials.ca_file:
+            given["verify"] = self._credentials.ca_file
         late = threading.Event()
         watch = threading.Timer(self._seconds, self._cut, [late])
         watch.daemon = True

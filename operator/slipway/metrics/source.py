@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from requests import RequestException, Timeout, exceptions
 
+from slipway.metrics.credentials import Credentials
 from slipway.metrics.custom import CustomQueries
 from slipway.metrics.mesh import mesh_query, workloads_in
 from slipway.metrics.queries import DOWN, gateway_query, gpu_query, server_queries
@@ -41,19 +42,18 @@ class PrometheusSource:
         rate_window: float = 60.0,
         evidence_range: float = 300.0,
         timeout: float = 10.0,
-        headers: Mapping[str, str] | None = None,
+        credentials: Credentials | None = None,
         scrape_interval: float = 15.0,
     ) -> None:
-        self._connection = PrometheusConnect(
-            url=url.rstrip("/"), headers=dict(headers or {}), session=BoundedSession(timeout), timeout=timeout
-        )
+        session = BoundedSession(timeout, credentials=credentials)
+        self._connection = PrometheusConnect(url=url.rstrip("/"), session=session, timeout=timeout)
         self._queries = server_queries(evidence_range)
         self._evidence_range = evidence_range
         self._rate_window = rate_window
         self._scrape_interval = scrape_interval
         self._timeout = timeout
         self._reading = threading.Lock()
-        self._custom = CustomQueries(url, headers=dict(headers or {}))
+        self._custom = CustomQueries(url, credentials=credentials)
 
     def want(self, namespace: str, model: str, queries: Sequence[str]) -> None:
         """From now on these expressions are asked for a ModelDeployment, and no others."""
