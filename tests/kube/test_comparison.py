@@ -69,3 +69,76 @@ def test_names_the_first_difference(live, wanted, where):
 def test_a_projection_is_what_is_said_about_what_is_wanted(live, wanted, content):
     assert projected(live, wanted) == content
     assert difference(live, content) == ""
+
+
+ROUTE = {"name": "default", "route": [{"destination": {"host": "m", "subset": "a"}, "weight": 100}]}
+
+
+def virtual_service(**added):
+    return {"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "spec": {"http": [ROUTE | added]}}
+
+
+@pytest.mark.parametrize(
+    ("added", "where"),
+    [
+        ({"match": [{"uri": {"exact": "/never"}}]}, "spec.http.0.match"),
+        ({"fault": {"abort": {"httpStatus": 503}}}, "spec.http.0.fault"),
+        ({"mirror": {"host": "elsewhere"}}, "spec.http.0.mirror"),
+        ({"directResponse": {"status": 503}}, "spec.http.0.directResponse"),
+        (
+            {"route": [{"destination": {"host": "m", "subset": "a", "port": {"number": 1}}, "weight": 100}]},
+            "spec.http.0.route.0.destination.port",
+        ),
+        ({"corsPolicy": None}, ""),
+    ],
+)
+def test_whatever_is_added_to_a_route_is_a_difference(added, where):
+    assert difference(virtual_service(**added), virtual_service()) == where
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec", "added", "where"),
+    [
+        ("v1", "Service", {"selector": {"m": "a"}}, {"selector": {"m": "a", "x": "y"}}, "spec.selector.x"),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            {"selector": {"matchLabels": {"m": "a"}}},
+            {"selector": {"matchLabels": {"m": "a", "x": "y"}}},
+            "spec.selector.matchLabels.x",
+        ),
+        (
+            "networking.istio.io/v1",
+            "DestinationRule",
+            {"subsets": [{"name": "a", "labels": {"m": "a"}}]},
+            {"subsets": [{"name": "a", "labels": {"m": "a", "x": "y"}}]},
+            "spec.subsets.0.labels.x",
+        ),
+        (
+            "gateway.networking.k8s.io/v1",
+            "HTTPRoute",
+            {"rules": [{"backendRefs": [{"name": "a", "weight": 1}]}]},
+            {"rules": [{"backendRefs": [{"name": "a", "weight": 1}], "filters": [{"type": "RequestRedirect"}]}]},
+            "spec.rules.0.filters",
+        ),
+        ("networking.istio.io/v1", "DestinationRule", {"host": "m"}, {"host": "m", "exportTo": ["*"]}, ""),
+        ("v1", "Service", {"selector": {"m": "a"}}, {"selector": {"m": "a"}, "clusterIP": "10.0.0.1"}, ""),
+        ("apps/v1", "Deployment", {"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "a", "effect": ""}]}, ""),
+    ],
+)
+def test_what_is_ours_as_a_whole_holds_nothing_else(version, kind, spec, added, where):
+    wanted = {"apiVersion": version, "kind": kind, "spec": spec}
+    assert difference(wanted | {"spec": added}, wanted) == where
+    kept = projected(wanted | {"spec": added}, wanted)
+    assert difference(wanted | {"spec": added}, kept) == ""
+    assert (difference(wanted, kept) == "") is (where == "")
+
+
+def test_metadata_is_shared_whatever_the_kind():
+    owned = {"name": "m", "ownerReferences": [{"uid": "1", "kind": "ModelDeployment"}], "labels": {"a": "b"}}
+    shared = {
+        "ownerReferences": [{"uid": "2", "kind": "Other"}, *owned["ownerReferences"]],
+        "labels": {"a": "b", "c": "d"},
+    }
+    wanted = {**virtual_service(), "metadata": owned}
+    assert difference(wanted | {"metadata": owned | shared}, wanted) == ""

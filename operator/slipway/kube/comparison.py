@@ -1,8 +1,12 @@
 """Whether a live object already says what we want it to say, seen as the API server would: it normalises quantities,
 drops empty values and adds defaults, and lists that are maps may hold entries of others.
+
+What belongs whole to whoever writes it may hold nothing else: a condition or a fault that somebody adds to a route, or
+a label to a Service's selector, changes where requests go.
 """
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 
 from slipway.api.scalars import Quantity
@@ -25,27 +29,46 @@ _MAP_LISTS: Mapping[str, tuple[str, ...]] = {
     "servicePorts": ("port", "protocol"),
 }
 """Lists that the API server merges by key; all others belong whole to whoever writes them."""
+_WRITTEN_OUT = frozenset({"networking.istio.io", "security.istio.io", "gateway.networking.k8s.io"})
+"""Groups whose objects we write with all defaults: what else stands in an entry of a list there is somebody's."""
+
+
+class _Share(Enum):
+    """What others may add to a part of an object without our noticing."""
+
+    FIELDS = auto()
+    """Fields, as defaults are: of a Deployment, say."""
+    NO_ENTRIES = auto()
+    """Fields beside ours, but nothing within a list, which is ours as a whole."""
+    NOTHING = auto()
 
 
 Path = tuple[str, ...]
+_SELECTOR: Path = ("spec", "selector")
+"""Of Services, Deployments and PodDisruptionBudgets: the API server keeps it as a whole."""
 
 
 def contains(live: Any, wanted: Any) -> bool:
-    """Whether ``live`` has everything that ``wanted`` says."""
-    return _missing(live, wanted, ()) is None
+    """Whether ``live`` has everything that ``wanted`` says, and nothing else where that is ours as a whole."""
+    return _missing(live, wanted, (), _share(wanted)) is None
 
 
 def difference(live: Any, wanted: Any) -> str:
-    """Path of the first place where ``live`` lacks something wanted; empty when there is none."""
-    path = _missing(live, wanted, ())
+    """Path of the first place where ``live`` says something else than what is wanted; empty when there is none."""
+    path = _missing(live, wanted, (), _share(wanted))
     return "" if path is None else ".".join(path) or "."
 
 
-def _missing(live: Any, wanted: Any, path: Path) -> Path | None:
+def _share(wanted: Any) -> _Share:
+    version = str(wanted.get("apiVersion", "")) if isinstance(wanted, Mapping) else ""
+    return _Share.NO_ENTRIES if version.partition("/")[0] in _WRITTEN_OUT else _Share.FIELDS
+
+
+def _missing(live: Any, wanted: Any, path: Path, share: _Share) -> Path | None:
     if isinstance(wanted, Mapping):
-        return _in_mapping(live, wanted, path)
+        return _in_mapping(live, wanted, path, share)
     if isinstance(wanted, list | tuple):
-        return _in_list(live, wanted, path)
+        return _in_list(live, wanted, path, share)
     if live == wanted and isinstance(live, bool) == isinstance(wanted, bool):
         return None
     # The API server drops empty values of built-in kinds; a number, such as a weight of 0, it keeps.
@@ -57,50 +80,73 @@ def _missing(live: Any, wanted: Any, path: Path) -> Path | None:
 
 
 def projected(live: Any, wanted: Any) -> Any:
-    """What ``live`` says about all that ``wanted`` speaks of, and about nothing else; None where it is silent."""
-    return _projected(live, wanted, ())
+    """What ``live`` says about all that ``wanted`` speaks of, and about nothing else; None where it is silent.
+
+    What is ours as a whole is taken as a whole.
+    """
+    return _projected(live, wanted, (), _share(wanted))
 
 
-def _projected(live: Any, wanted: Any, path: Path) -> Any:
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        return {key: _projected(live.get(key), value, (*path, str(key))) for key, value in wanted.items()}
-    if not isinstance(wanted, list | tuple) or not isinstance(live, list | tuple):
+def _projected(live: Any, wanted: Any, path: Path, share: _Share) -> Any:
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping) and not _is_whole(path, share):
+        return {
+            key: _projected(live.get(key), value, (*path, str(key)), _below(path, key, share))
+            for key, value in wanted.items()
+        }
+    if not isinstance(wanted, list | tuple) or not isinstance(live, list | tuple) or share is _Share.NO_ENTRIES:
         return live
     keys = _merge_keys(path, wanted)
     if keys and all(isinstance(entry, Mapping) for entry in wanted):
         by_key = {_identity(entry, keys): entry for entry in live if isinstance(entry, Mapping)}
         pairs = [(by_key.get(_identity(entry, keys)), entry) for entry in wanted]
-        return [_projected(one, other, (*path, "")) for one, other in pairs if one is not None]
+        return [_projected(one, other, (*path, ""), share) for one, other in pairs if one is not None]
     if len(live) != len(wanted):
         return live
-    return [_projected(one, other, (*path, "")) for one, other in zip(live, wanted, strict=True)]
+    return [_projected(one, other, (*path, ""), share) for one, other in zip(live, wanted, strict=True)]
 
 
 def _is_quantity(path: Path) -> bool:
     return bool(path) and (path[-1] in _QUANTITY_FIELDS or (len(path) > 1 and path[-2] in _QUANTITIES))
 
 
-def _in_mapping(live: Any, wanted: Mapping[str, Any], path: Path) -> Path | None:
+def _is_whole(path: Path, share: _Share) -> bool:
+    return share is _Share.NOTHING or (share is _Share.FIELDS and path == _SELECTOR)
+
+
+def _below(path: Path, key: str, share: _Share) -> _Share:
+    """Metadata is everybody's: other owners and labels."""
+    return _Share.FIELDS if not path and key == "metadata" else share
+
+
+def _in_mapping(live: Any, wanted: Mapping[str, Any], path: Path, share: _Share) -> Path | None:
     if live is None:
         live = {}
     if not isinstance(live, Mapping):
         return path
-    found = (_missing(live.get(key), value, (*path, str(key))) for key, value in wanted.items())
+    if _is_whole(path, share):
+        share = _Share.NOTHING
+        added = next((key for key, value in live.items() if key not in wanted and value is not None), None)
+        if added is not None:
+            return (*path, str(added))
+    found = (
+        _missing(live.get(key), value, (*path, str(key)), _below(path, key, share)) for key, value in wanted.items()
+    )
     return next((place for place in found if place is not None), None)
 
 
-def _in_list(live: Any, wanted: Sequence[Any], path: Path) -> Path | None:
+def _in_list(live: Any, wanted: Sequence[Any], path: Path, share: _Share) -> Path | None:
     if live is None:
         live = []
     if not isinstance(live, list | tuple):
         return path
     keys = _merge_keys(path, wanted)
-    if keys and all(isinstance(entry, Mapping) for entry in wanted):
+    if share is _Share.FIELDS and keys and all(isinstance(entry, Mapping) for entry in wanted):
         return _in_map_list(live, wanted, path, keys)
     if len(live) != len(wanted):
         return path
+    inside = _Share.FIELDS if share is _Share.FIELDS else _Share.NOTHING
     pairs = enumerate(zip(live, wanted, strict=True))
-    found = (_missing(one, other, (*path, str(index))) for index, (one, other) in pairs)
+    found = (_missing(one, other, (*path, str(index)), inside) for index, (one, other) in pairs)
     return next((place for place in found if place is not None), None)
 
 
@@ -111,7 +157,7 @@ def _in_map_list(live: Sequence[Any], wanted: Sequence[Any], path: Path, keys: t
         place = (*path, "/".join(identity))
         if identity not in by_key:
             return place
-        found = _missing(by_key[identity], entry, place)
+        found = _missing(by_key[identity], entry, place, _Share.FIELDS)
         if found is not None:
             return found
     return None
