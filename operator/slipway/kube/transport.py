@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio.client.api_client import ApiClient
@@ -56,6 +58,8 @@ class ApiTransport:
     def __init__(self, configuration: Configuration) -> None:
         """Raises :class:`kubernetes.aio.config.ConfigException` for certificates that cannot be used."""
         configuration.retries = None
+        # Asked for both at every single request, aiohttp reads ~/.netrc and looks for a proxy, each in a thread.
+        configuration.client_session_kwargs = {"trust_env": _is_behind_proxy(str(configuration.host))}
         self._configuration = configuration
         try:
             self._client = ApiClient(configuration)
@@ -81,6 +85,12 @@ class ApiTransport:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _is_behind_proxy(server: str) -> bool:
+    """Whether the environment names a proxy on the way to a server."""
+    url = urlsplit(server)
+    return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
 
 
 async def load_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
