@@ -29,7 +29,7 @@ ERRORS = {"name": "errors", "metric": "errorRate", "maxRatio": 1.5, "maxValue": 
 SETTLE = 2.0
 """Seconds, longer than the mesh is ever late."""
 LATEST_MESH = 0.8
-AFTERWARDS = 2.0
+AFTERWARDS = 4.0
 """Seconds after a killed pod was replaced until every Envoy knows."""
 LONGEST = 60.0
 REVISION = "slipway.dev/revision"

@@ -28,18 +28,21 @@ RATE = 20.0
 """Requests per second."""
 SHORTEST, LONGEST = 0.5, 4.0
 """Seconds between two acts."""
-REST = 120.0
+REST = 240.0
 """Seconds in which everything must come to rest once it is left alone."""
-COLLECTED = 60.0
+COLLECTED = 180.0
 """Seconds in which everything that belongs to a deleted ModelDeployment must be gone."""
-FIRST = 120.0
+FIRST = 240.0
 SHOWN = 5
 
 Say = Callable[[str], None]
 
 
-async def soak(folder: Path, seed: int, seconds: float, say: Say = lambda _: None) -> Report:
-    """Act at random for so many seconds, then let everything come to rest; ``folder`` is for logs."""
+async def soak(folder: Path, seed: int, seconds: float, say: Say = lambda _: None, *, kinds: int = 0) -> Report:
+    """Act at random for so many seconds, longer where they were too few for so many kinds of acts; then rest.
+
+    ``folder`` is for logs.
+    """
     report = Report(seed)
     begun = time.monotonic()
     async with _scene(folder, seed) as scene:
@@ -49,7 +52,7 @@ async def soak(folder: Path, seed: int, seconds: float, say: Say = lambda _: Non
         watching = asyncio.create_task(watchman.run())
         history = asyncio.create_task(_count_rollouts(scene, report))
         async with scene.bench.load(MAIN, RATE) as answers:
-            await _play(scene, report, seconds, say)
+            await _play(scene, report, seconds, kinds, say)
             await _come_to_rest(scene, report, say)
         history.cancel()
         await asyncio.gather(*scene.tasks)
@@ -86,10 +89,10 @@ async def _scene(folder: Path, seed: int) -> AsyncIterator[Scene]:
             await prometheus.shut()
 
 
-async def _play(scene: Scene, report: Report, seconds: float, say: Say) -> None:
+async def _play(scene: Scene, report: Report, seconds: float, kinds: int, say: Say) -> None:
     shares, acts = zip(*ACTS, strict=True)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or len(report.acts) < kinds:
         (chosen,) = scene.draw.choices(acts, shares)
         name = chosen.__name__.replace("_", " ")
         try:

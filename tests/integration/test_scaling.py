@@ -64,7 +64,7 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
         assert replicas(await bench.status("m"))[0] == 1
         for more, wanted in ((4.5, 1), (9.0, 2), (18.0, 4)):
             answered.append(await loads.enter_async_context(bench.load("m", more)))
-            await bench.until("m", f"{wanted} are ready", ready(wanted), 90.0)
+            await bench.until("m", f"{wanted} are ready", ready(wanted), 300.0)
 
         async def measured() -> str:
             """The explanation, once the newest pods have been scraped twice: a rate needs two scrapes."""
@@ -74,7 +74,7 @@ async def test_replicas_follow_a_load_that_doubles_three_times_and_stops(bench: 
         explained = await bench.eventually("the arrivals of all pods are measured", measured)
         assert "ready pods are in the metrics" in explained
         assert re.search(r"mesh: \d", explained), explained
-    status = await bench.until("m", "one is left", ready(1), 120.0)
+    status = await bench.until("m", "one is left", ready(1), 300.0)
     assert [answer for answers in answered for answer in failures(answers)] == []
     assert sum(map(len, answered)) > 100
     decisions = status["scaling"]
