@@ -149,6 +149,19 @@ async def test_an_authority_of_ones_own_is_trusted_and_nobody_elses(tmp_path):
         wary.close()
 
 
+@pytest.mark.parametrize(("interval", "window"), [(15, 60), (60, 150)])
+async def test_the_meshs_rate_reaches_over_two_scrapes_however_far_apart_they_are(interval, window):
+    times = [NOW - 5 - interval * n for n in range(4, -1, -1)]
+    fake = FakePrometheus([alive("p-0", times=times), requests("p-0", 15.0, times=times)])
+    with serving(fake) as url:
+        source = PrometheusSource(url)
+        for _ in range(2):
+            assert (await source.snapshot(NOW)).available
+        source.close()
+    asked = [query for query in fake.queries if "rate(istio_requests_total" in query]
+    assert [f"[{window}s]" in query for query in asked[1:]] == [True]
+
+
 async def test_a_slash_at_the_end_of_the_url_is_fine():
     fake = FakePrometheus([alive("p-0"), requests("p-0", 15.0)])
     with serving(fake) as url:

@@ -20,6 +20,7 @@ from slipway.metrics.traces import AnswerError, parse
 __all__ = ["PrometheusSource"]
 
 LONGEST_ERROR = 300
+SCRAPES_OF_A_RATE = 2.5
 FAILURES = (
     TimeoutError, RequestException, PrometheusApiClientException, AnswerError, ValueError, KeyError, TypeError,
     IndexError, AttributeError, RecursionError, MemoryError, OverflowError,
@@ -52,8 +53,14 @@ class PrometheusSource:
         self._rate_window = rate_window
         self._scrape_interval = scrape_interval
         self._timeout = timeout
+        self._seen_interval = 0.0
         self._reading = threading.Lock()
         self._custom = CustomQueries(url, credentials=credentials)
+
+    @property
+    def _gateway_window(self) -> float:
+        """Seconds that hold two scrapes, jitter included: a rate over fewer is none."""
+        return max(self._rate_window, SCRAPES_OF_A_RATE * self._seen_interval)
 
     def want(self, namespace: str, model: str, queries: Sequence[str]) -> None:
         """From now on these expressions are asked for a ModelDeployment, and no others."""
@@ -73,7 +80,7 @@ class PrometheusSource:
 
     async def answers(self, now: float) -> list[tuple[str, Sequence[Any]]] | str:
         """Every query that a snapshot asks with the series that answer it; a text where Prometheus fails."""
-        queries = (*self._queries, gateway_query(self._rate_window), gpu_query(), DOWN)
+        queries = (*self._queries, gateway_query(self._gateway_window), gpu_query(), DOWN)
         try:
             answers = [(query, await asyncio.to_thread(self._asked, query, now)) for query in queries]
             wanted = workloads_in(parse(answers[len(self._queries) - 1][1]))
@@ -94,10 +101,12 @@ class PrometheusSource:
             raise AnswerError("the previous snapshot is still being read")
         try:
             servers = tuple(self._ask(query, now) for query in self._queries)
-            gateway = self._ask(gateway_query(self._rate_window), now)
+            gateway = self._ask(gateway_query(self._gateway_window), now)
             mesh = self._ask_mesh(servers, now)
             answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now), gateway, mesh)
-            return read_answers(answers, now, self._rate_window, self._scrape_interval)
+            snapshot = read_answers(answers, now, self._rate_window, self._scrape_interval)
+            self._seen_interval = max((view.scrape_interval for view in snapshot.views.values()), default=0.0)
+            return snapshot
         finally:
             self._reading.release()
 
