@@ -5,6 +5,7 @@ default in the schema gives a revision another name; the schema therefore has no
 ``runtime``.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -61,9 +62,7 @@ def revision_from_definition(name: str, data: Mapping[str, Any]) -> Revision:
     """Rebuild a revision from its stored definition."""
     written = {"version": data["version"], "runtime": data.get("runtime") or {}}
     canonical = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
-    version = Version.model_validate(data["version"])
-    runtime = Runtime.model_validate(data.get("runtime") or {})
+    digest, version, runtime = _read(canonical)
     if not runtime.image and data.get("image"):
         runtime = runtime.model_copy(update={"image": data["image"]})
     return Revision(
@@ -72,6 +71,14 @@ def revision_from_definition(name: str, data: Mapping[str, Any]) -> Revision:
         runtime=runtime,
         data=data,
     )
+
+
+@functools.lru_cache(maxsize=2048)
+def _read(canonical: str) -> tuple[str, Version, Runtime]:
+    """The hash of a definition and what it says; every look at an object reads all its definitions."""
+    written = json.loads(canonical)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:HASH_LENGTH]
+    return digest, Version.model_validate(written["version"]), Runtime.model_validate(written["runtime"])
 
 
 def with_image(data: Mapping[str, Any], image: str) -> dict[str, Any]:
