@@ -126,11 +126,11 @@ class Story:
         await self._first_prediction()
         self.summary.first_prediction_seconds = time.time() - begun
         self.screen.say(f"first prediction through Envoy after {self.summary.first_prediction_seconds:.1f} s")
-        await self.kubectl("-n", NAMESPACE, "wait", f"mdep/{MODEL}", "--for=condition=Ready", "--timeout=60s")
+        await self.kubectl("-n", NAMESPACE, "wait", f"mdep/{MODEL}", "--for=condition=Ready", "--timeout=300s")
 
     async def _first_prediction(self) -> None:
         request = json.loads(self.artefacts["v1"].goldens.read_text())[0]["request"]
-        async with asyncio.timeout(90), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(300), aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with session.post(self._url, json=request, headers={"Host": self._host}) as response:
@@ -169,18 +169,18 @@ class Story:
         self.screen.say(
             f"load: {BASE_RATE:.0f} requests per second, rising to {PEAK_RATE:.0f}; one replica is given 40"
         )
-        await timeline.until("scaling of v1 to 3 replicas", _ready("v1", 3), 60)
+        await timeline.until("scaling of v1 to 3 replicas", _ready("v1", 3), 300)
         self.screen.say("v1 has been scaled to 3 replicas; v2 (torch.export, larger network) is served next")
         self._mark("serve v2")
         await self.apply(model_deployment(self.artefacts, ("v1", "v2"), "v2"))
-        await timeline.until("promotion of v2", _outcome("v2", "Promoted"), 180)
+        await timeline.until("promotion of v2", _outcome("v2", "Promoted"), 400)
         self.summary.promoted = True
         self._mark("promoted")
         self.screen.say("v2 was promoted on evidence; v3, broken on purpose, is served next")
         await asyncio.sleep(3)
         self._mark("serve v3")
         await self.apply(model_deployment(self.artefacts, ("v1", "v2", "v3"), "v3"))
-        await timeline.until("rollback of v3", _outcome("v3", "RolledBack"), 120)
+        await timeline.until("rollback of v3", _outcome("v3", "RolledBack"), 300)
         self.summary.rolled_back = True
         self._mark("rolled back")
         rollout = timeline.now.rollout

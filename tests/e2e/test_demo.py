@@ -11,8 +11,8 @@ from e2e.sandbox.children import REPOSITORY_ROOT
 
 pytestmark = pytest.mark.e2e
 
-DEMO_SECONDS = 480
-"""The demo ends by itself within five minutes; a busy machine is given more."""
+DEMO_SECONDS = 1500
+"""The demo takes three minutes; a slow and busy machine is given more."""
 
 
 @pytest.mark.timeout(DEMO_SECONDS + 60)
