@@ -147,7 +147,8 @@ def test_hosts_are_indexed_with_short_names_made_full():
     names = [obj["metadata"]["name"] for obj in cache.claiming("m", "ns")]
     assert names == ["short", "full"]
     cache.put(VIRTUAL_SERVICE, virtual_service("other", "full", ["b.example"], 3))
-    assert [obj["metadata"]["name"] for obj in cache.claiming("m.ns.svc.cluster.local", "x")] == ["short"]
+    for domain in ("cluster.local", "k8s.example"):
+        assert [obj["metadata"]["name"] for obj in cache.claiming(f"m.ns.svc.{domain}", "x")] == ["short"]
     assert cache.claiming("a.example", "x") == []
 
 

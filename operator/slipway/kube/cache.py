@@ -18,7 +18,6 @@ __all__ = ["Cache", "scaled_deployment", "trimmed"]
 
 Object = Mapping[str, Any]
 
-CLUSTER_DOMAIN = "cluster.local"
 _SCALER_NAMES = frozenset(kind.name for kind in SCALERS)
 TOMBSTONES = 4096
 """Deletions remembered per kind, against lists that were under way."""
@@ -63,8 +62,14 @@ def _shared(value: Any) -> Any:
 
 
 def _full_host(host: str, namespace: str) -> str:
-    """A host as a name of the whole cluster's DNS: a short one belongs to its own namespace."""
-    return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{CLUSTER_DOMAIN}"
+    """A host as a name that means the same everywhere: a short one is that of a Service of its own namespace.
+
+    Of the full name of a Service the cluster's domain is left out, whatever it is.
+    """
+    if host == "*" or "." not in host:
+        return host if host == "*" else f"{host}.{namespace}.svc."
+    service, separator, _ = host.partition(".svc.")
+    return f"{service}{separator}" if separator else host
 
 
 def _hosts(obj: Object) -> set[str]:
