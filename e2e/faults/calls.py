@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from slipway.kube.kinds import LEASE
+from slipway.kube.metadata import Key
+
 from e2e.faults.api import Api, Request
 from e2e.faults.injection import Fault, Plan, Storm, Strike
+from e2e.faults.operators import Operator
 from e2e.faults.scenarios import SCENARIOS, Scenario
 from e2e.faults.table import Row
 from e2e.faults.world import Wall, World
@@ -18,6 +22,8 @@ __all__ = ["Course", "Trial", "every_call", "every_storm", "play", "strikes", "t
 
 REST = 60.0
 """Seconds after the end, of which the last third must pass without a write: a call may take 30 s to be given up."""
+LAST = 5.0
+"""Seconds after the end in which calls come that still belong to it; later there are only renewals of a lease."""
 EXCESS = 60
 """Calls beyond those of an undisturbed run that a fault may cost: a look more, retries, the lists of a new process."""
 PATIENCE = 600.0
@@ -38,7 +44,10 @@ class Course:
     weights: list[dict[str, int]]
     """In the order in which they were written, by revision."""
     calls: int
+    """Of the operator that is struck, its lease included, until the end."""
     writes: int
+    asked: int
+    """Calls of all operators, leases apart, until all had been at rest for a minute."""
     problems: tuple[str, ...]
     hit: bool = False
     """Whether the fault struck."""
@@ -56,29 +65,42 @@ class Trial:
 async def play(api: Api, wall: Wall, scenario: Scenario, plan: Plan | None = None) -> Course:
     """One run of a scenario."""
     async with World.of(api, wall) as world:
-        operator = world.operator(plan)
+        operator = await _started(world, scenario, plan)
         await scenario.before(world)
         injector = operator.injector
         injector.arm()
         begun = len(api.audit)
+        calls = writes = 0
         problems = []
         try:
             async with asyncio.timeout(PATIENCE):
                 await scenario.play(world)
+                await asyncio.sleep(LAST)
+                calls, writes = injector.calls, injector.writes
                 if isinstance(plan, Storm):
                     plan.over = True
                 await asyncio.sleep(REST)
         except (AssertionError, TimeoutError) as error:
             problems.append(str(error) or "never at rest")
-        asked = api.audit[begun:]
+        asked = [one for one in api.audit[begun:] if "/leases" not in one.call.path]
         late = asyncio.get_running_loop().time() - REST / 3
         problems += [f"written at rest: {one.call.path}" for one in asked if _changes(one) and one.at > late]
         problems += [repr(error) for error in operator.failures]
         problems += world.faults()
         hit = plan.hits > 0 if isinstance(plan, Storm) else injector.hit is not None or injector.dead
-        calls = len(asked)
-        writes = sum(one.writes for one in asked)
-        return Course(world.end(), world.mesh.course, calls, writes, tuple(problems), hit)
+        return Course(world.end(), world.mesh.course, calls, writes, len(asked), tuple(problems), hit)
+
+
+async def _started(world: World, scenario: Scenario, plan: Plan | None) -> Operator:
+    """The operator that the plan is for; where there is a standby, the one that leads."""
+    if not scenario.standby:
+        return world.operator(plan)
+    lease = Key(world.namespace, "leader")
+    leader = world.operator(plan, lease=lease)
+    while world.api.find(LEASE, *lease) is None:  # noqa: ASYNC110  only asking tells
+        await asyncio.sleep(1.0)
+    world.operator(lease=lease)
+    return leader
 
 
 def _changes(request: Request) -> bool:
@@ -109,8 +131,8 @@ async def trials(
             problems.append(f"another end: {_difference(course.end, plain.end)}")
         if course.weights != plain.weights:
             problems.append(f"another course: {course.weights}")
-        if isinstance(plan, Strike) and course.calls > plain.calls + EXCESS:
-            problems.append(f"{course.calls} calls instead of {plain.calls}")
+        if isinstance(plan, Strike) and course.asked > plain.asked + EXCESS:
+            problems.append(f"{course.asked} calls instead of {plain.asked}")
         yield Trial(scenario, plan, tuple(problems))
 
 

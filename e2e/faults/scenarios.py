@@ -229,11 +229,14 @@ class Scenario:
     play: Play
     before: Play = serving
     """What there is when it begins; no fault strikes before."""
+    standby: bool = False
+    """Whether two operators compete for a lease; faults strike the one that leads."""
 
 
 SCENARIOS = (
     Scenario("first deployment", deploy, before=nothing),
     Scenario("rollout", roll_out),
+    Scenario("rollout, beside a standby", roll_out, standby=True),
     Scenario("blue/green", switch),
     Scenario("recreate", recreate),
     Scenario("swap of GPUs", swap, before=serving_on_gpus),

@@ -15,7 +15,7 @@ from e2e.faults.world import Wall
 
 OTHERS = tuple(fault for fault in Fault if fault is not Fault.KILL)
 
-KILLS = 4
+KILLS = 3
 """Writes of a scenario after which its operator is killed."""
 
 
