@@ -22,7 +22,7 @@ __all__ = ["Course", "Trial", "every_call", "every_storm", "play", "strikes", "t
 
 REST = 60.0
 """Seconds after the end, of which the last third must pass without a write: a call may take 30 s to be given up."""
-LAST = 5.0
+LAST = 15.0
 """Seconds after the end in which calls come that still belong to it; later there are only renewals of a lease."""
 EXCESS = 60
 """Calls beyond those of an undisturbed run that a fault may cost: a look more, retries, the lists of a new process."""
