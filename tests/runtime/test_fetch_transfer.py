@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from slipway_runtime.artefact.digest import digest_of
-from slipway_runtime.fetch import client as fetch_client
+from slipway_runtime.fetch.addresses import AddressRefused
 from slipway_runtime.fetch.client import Client
 from slipway_runtime.fetch.credentials import Credentials
 from slipway_runtime.fetch.listing import RemoteFile
@@ -144,7 +144,7 @@ def test_redirects_to_private_and_metadata_addresses_are_refused(tmp_path: Path,
 def test_link_local_addresses_are_never_reached(address: str) -> None:
     client = Client()
     client.trust("http://metadata.internal/")
-    with pytest.raises(fetch_client.AddressRefused):
+    with pytest.raises(AddressRefused):
         client._judge("metadata.internal", address)
     client._judge("metadata.internal", "10.0.0.1")
     client._judge("elsewhere", "93.184.216.34")

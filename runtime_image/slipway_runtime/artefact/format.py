@@ -6,6 +6,7 @@ import zipfile
 from enum import Enum
 from pathlib import Path
 
+from slipway_runtime.artefact.zip_directory import check_directory
 from slipway_runtime.refusal import Refusal
 
 _HEAD_BYTES = 512
@@ -94,6 +95,8 @@ def identify(path: Path) -> ModelKind:
 
 def _zip_kind(path: Path) -> ModelKind:
     try:
+        with path.open("rb") as stream:
+            check_directory(stream)
         with zipfile.ZipFile(path) as archive:
             # PyTorch puts everything under one top folder.
             names = {name.partition("/")[2] for name in archive.namelist()}

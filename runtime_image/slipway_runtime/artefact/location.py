@@ -46,7 +46,10 @@ def local_path(uri: str) -> Path | None:
 
     Raises Refusal for a file URI with a host, and for what is no URI.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise Refusal("SchemeNotSupported", "the URI cannot be read") from error
     if parts.scheme == "" and uri.startswith("/"):
         return Path(uri)
     if parts.scheme == "":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from slipway_runtime.fetch.addresses import AddressRefused, judge, pool_classes
+from slipway_runtime.fetch.listing import MAX_PAGES
 from slipway_runtime.refusal import ExitCode, Refusal
 
 Response = urllib3.BaseHTTPResponse
@@ -23,10 +22,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _NOT_FOUND = (404, 410)
 _DENIED = (401, 403)
 _OK = 200
-
-
-class AddressRefused(Exception):  # noqa: N818 - the policy's answer, not a defect
-    """The host has an address that the policy forbids."""
+_LONGEST_NUMBER = 18
 
 
 class Client:
@@ -34,7 +30,7 @@ class Client:
 
     A host named by the URI or by a setting may have a private address, since object stores often run in the same
     cluster. A host that only a redirect or a document named must have a public one. Link-local addresses, where
-    clouds keep their metadata, are never reached. The address is judged after the connection is made, so a name
+    clouds keep their metadata, are never reached. Connections are made to the addresses that were judged, so a name
     that changes its address gains nothing.
     """
 
@@ -44,11 +40,18 @@ class Client:
         self.pools = urllib3.PoolManager(
             retries=False, timeout=urllib3.Timeout(connect=connect_seconds, read=read_seconds)
         )
-        self.pools.pool_classes_by_scheme = _pool_classes(self._judge)
+        self.pools.pool_classes_by_scheme = pool_classes(self._judge)
+        self._all_named = False
+        self.bounded_pools = _BoundedPools(self.pools)
 
     def trust(self, url: str) -> None:
         """The user named the host of ``url``."""
-        self._named.add(_host(url))
+        if not self._all_named:
+            self._named.add(_host(url))
+
+    def trust_no_more(self) -> None:
+        """Whatever is named from now on is named by a server that was asked, not by the user."""
+        self._all_named = True
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Response]:
@@ -67,9 +70,9 @@ class Client:
                     response.close()
                 return
             response.close()
-            target = urljoin(url, location)
+            target = joined(url, location)
             self._check_redirect(url, target)
-            if _origin(target) != _origin(url):
+            if origin(target) != origin(url):
                 sent = {name: value for name, value in sent.items() if name.lower() != "authorization"}
             url = target
         raise Refusal("FetchRefused", f"more than {MAX_REDIRECTS} redirects")
@@ -84,7 +87,7 @@ class Client:
             check_status(response, url)
             try:
                 return json.loads(read_bounded(response)), response.headers
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Refusal("FetchFailed", f"{_host(url)} did not answer with JSON", ExitCode.INTERNAL) from error
 
     def _request(self, url: str, headers: Mapping[str, str]) -> Response:
@@ -96,17 +99,33 @@ class Client:
             raise Refusal("SchemeNotSupported", "the URL cannot be read") from error
 
     def _check_redirect(self, source: str, target: str) -> None:
-        before, after = urlsplit(source).scheme, urlsplit(target).scheme
+        before, after = _parsed(source)[0], _parsed(target)[0]
         if after not in ("http", "https") or (before == "https" and after != "https"):
             raise Refusal("FetchRefused", f"a redirect from {before} to {after} is not followed")
 
     def _judge(self, host: str, address: str) -> None:
-        found = ipaddress.ip_address(address.partition("%")[0])
-        mapped = getattr(found, "ipv4_mapped", None) or found
-        if mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified:
-            raise AddressRefused(f"{host} has a link-local or multicast address")
-        if not mapped.is_global and host.lower() not in self._named:
-            raise AddressRefused(f"{host}, to which another server pointed, has a private address")
+        judge(host, address, named=host.lower() in self._named)
+
+
+class _BoundedPools(urllib3.PoolManager):
+    """For a library that reads whole answers: they have a bound, and there are not too many of them."""
+
+    def __init__(self, pools: urllib3.PoolManager) -> None:
+        super().__init__(retries=False)
+        self._pools = pools
+        self._left = MAX_PAGES
+
+    def urlopen(self, method: str, url: str, redirect: bool = True, **given: Any) -> Response:  # type: ignore[override]
+        """As that of the class above. Raises Refusal for too long an answer, and for too many."""
+        self._left -= 1
+        if self._left < 0:
+            raise Refusal("FetchRefused", f"the listing takes more than {MAX_PAGES} requests")
+        response = self._pools.urlopen(method, url, redirect=False, **{**given, "preload_content": False})
+        try:
+            response._body = read_bounded(response)  # type: ignore[attr-defined]
+        finally:
+            response.close()
+        return response
 
 
 def check_status(response: Response, url: str) -> None:
@@ -129,39 +148,33 @@ def read_bounded(response: Response, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     return bytes(body)
 
 
-def _pool_classes(judge: Callable[[str, str], None]) -> dict[str, type[HTTPConnectionPool]]:
-    """urllib3's pools with connections that ask ``judge(host, address)`` before anything is sent."""
-
-    class CheckedConnection(HTTPConnection):
-        def _new_conn(self) -> Any:
-            return _judged(super()._new_conn(), self.host, judge)
-
-    class CheckedSecureConnection(HTTPSConnection):
-        def _new_conn(self) -> Any:
-            return _judged(super()._new_conn(), self.host, judge)
-
-    class CheckedPool(HTTPConnectionPool):
-        ConnectionCls = CheckedConnection
-
-    class CheckedSecurePool(HTTPSConnectionPool):
-        ConnectionCls = CheckedSecureConnection
-
-    return {"http": CheckedPool, "https": CheckedSecurePool}
-
-
-def _judged(connection: Any, host: str, judge: Callable[[str, str], None]) -> Any:
-    try:
-        judge(host.strip("[]"), connection.getpeername()[0])
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def whole_number(text: str | None) -> int | None:
+    """The number that a header says; None where it says none that can be meant."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def _host(url: str) -> str:
-    return (urlsplit(url).hostname or "").lower()
+    """The host as it will be connected to: other parsers read backslashes and more than one @ in other ways."""
+    return _parsed(url)[1]
 
 
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, _host(url), parts.port
+def joined(url: str, reference: str) -> str:
+    """What a reference in the answer from ``url`` stands for. Raises Refusal for what is none."""
+    try:
+        return urljoin(url, reference)
+    except ValueError as error:
+        raise Refusal("FetchRefused", f"{_host(url)} points to what is no URL") from error
+
+
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port: what has to be the same for credentials to be sent. Raises Refusal for what is no URL."""
+    return _parsed(url)
+
+
+def _parsed(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port. Raises Refusal for what is no URL."""
+    try:
+        found = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError as error:
+        raise Refusal("SchemeNotSupported", "the URL cannot be read") from error
+    return found.scheme or "", (found.host or "").strip("[]").lower(), found.port

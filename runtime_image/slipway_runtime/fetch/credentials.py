@@ -18,6 +18,8 @@ class Credentials:
     """Keys are those of the environment of the usual clients, e.g. ``AWS_ACCESS_KEY_ID``; a Secret's keys are files."""
 
     folder: Path | None = None
+    by_host_only: bool = False
+    """Give only what is meant for a host by its name: the user did not name the host that is to be asked."""
 
     def get(self, *names: str) -> str:
         """The first of the names that is set; empty if none is."""
@@ -28,8 +30,8 @@ class Credentials:
         return ""
 
     def own(self, name: str) -> str:
-        """A value of the Secret alone."""
-        return self._file_text(name).strip()
+        """A value of the Secret alone, for the host that the user named."""
+        return "" if self.by_host_only else self._file_text(name).strip()
 
     def path(self, *names: str) -> Path | None:
         """The file of the Secret with one of these names."""

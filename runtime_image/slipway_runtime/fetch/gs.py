@@ -14,7 +14,7 @@ from google.oauth2 import service_account
 
 from slipway_runtime.fetch.client import Client
 from slipway_runtime.fetch.credentials import Credentials
-from slipway_runtime.fetch.listing import Listing, RemoteFile, Request
+from slipway_runtime.fetch.listing import Listing, RemoteFile, Request, bounded, pages
 from slipway_runtime.refusal import ExitCode, Refusal
 
 _ENDPOINT = "https://storage.googleapis.com"
@@ -36,7 +36,7 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
         url = f"{base}/{quote(one['name'], safe='')}?alt=media"
         return RemoteFile(path, lambda: Request(url, headers()), int(one["size"]))
 
-    found = [one for one in _objects(client, base, name, headers) if not one["name"].endswith("/")]
+    found = [one for one in bounded(_objects(client, base, name, headers)) if not one["name"].endswith("/")]
     exact = [one for one in found if one["name"] == name]
     if exact:
         return Listing((remote(name.rpartition("/")[2], exact[0]),), folder=False)
@@ -47,7 +47,7 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
 
 def _objects(client: Client, base: str, prefix: str, headers: Callable[[], dict[str, str]]) -> Iterator[dict[str, Any]]:
     page = ""
-    while True:
+    for _ in pages():
         query = urlencode({"prefix": prefix} | ({"pageToken": page} if page else {}))
         document = client.document(f"{base}?{query}", headers())
         yield from document.get("items", [])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
-from slipway_runtime.fetch.client import Client
+from slipway_runtime.fetch.client import Client, joined, origin
 from slipway_runtime.fetch.credentials import Credentials
-from slipway_runtime.fetch.listing import Listing, RemoteFile
+from slipway_runtime.fetch.listing import Listing, RemoteFile, bounded, pages
 from slipway_runtime.fetch.transfer import plain
 from slipway_runtime.refusal import ExitCode, Refusal
 
 _ENDPOINT = "https://huggingface.co"
 _URI = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<path>.+?))?/?")
-_MAX_PAGES = 1000
 
 
 def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
@@ -29,7 +28,7 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     repo, path = match["repo"], match["path"] or ""
     revision = quote(match["revision"] or "main", safe="")
-    files = list(_tree(client, f"{endpoint}/api/models/{repo}/tree/{revision}?recursive=true", headers))
+    files = list(bounded(_tree(client, f"{endpoint}/api/models/{repo}/tree/{revision}?recursive=true", headers)))
 
     def remote(name: str, one: dict[str, Any]) -> RemoteFile:
         url = f"{endpoint}/{repo}/resolve/{revision}/{quote(one['path'])}"
@@ -47,10 +46,13 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
 
 def _tree(client: Client, url: str, headers: dict[str, str]) -> Iterator[dict[str, Any]]:
     """All pages of the listing; the next one is named by a Link header."""
-    for _ in range(_MAX_PAGES):
+    for _ in pages():
         entries, answered = client.answer(url, headers)
         following = re.search(r'<([^>]+)>;\s*rel="next"', answered.get("Link") or "")
         yield from (one for one in entries if one.get("type") == "file")
         if following is None:
             return
-        url = urljoin(url, following[1])
+        following_url = joined(url, following[1])
+        if origin(following_url) != origin(url):
+            raise Refusal("FetchRefused", "the listing goes on at another host")
+        url = following_url

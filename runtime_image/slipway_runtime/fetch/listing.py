@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from slipway_runtime.refusal import Refusal
+
+MAX_LISTED = 100_000
+"""Entries of a listing, neighbours of the artefact among them."""
+MAX_PAGES = 1000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,10 @@ class RemoteFile:
     size: int | None = None
     sha256: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not (self.size is None or (type(self.size) is int and self.size >= 0)):
+            raise ValueError("a file has a path, and a size of 0 or more")
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -34,3 +46,17 @@ class Listing:
 
     files: tuple[RemoteFile, ...]
     folder: bool
+
+
+def bounded(entries: Iterable[T]) -> Iterator[T]:
+    """The entries of a listing. Raises Refusal for one that has no end."""
+    for number, entry in enumerate(entries):
+        if number == MAX_LISTED:
+            raise Refusal("ArtefactTooLarge", f"the listing has more than {MAX_LISTED} entries")
+        yield entry
+
+
+def pages() -> Iterator[int]:
+    """Counts the pages of a listing. Raises Refusal for one that has no end."""
+    yield from range(MAX_PAGES)
+    raise Refusal("ArtefactTooLarge", f"the listing has more than {MAX_PAGES} pages")

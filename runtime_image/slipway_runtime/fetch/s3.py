@@ -11,9 +11,10 @@ from minio import Minio
 from minio.credentials.providers import IamAwsProvider, StaticProvider
 from minio.error import MinioException, S3Error
 
-from slipway_runtime.fetch.client import AddressRefused, Client
+from slipway_runtime.fetch.addresses import AddressRefused
+from slipway_runtime.fetch.client import Client
 from slipway_runtime.fetch.credentials import Credentials
-from slipway_runtime.fetch.listing import Listing, RemoteFile, Request
+from slipway_runtime.fetch.listing import Listing, RemoteFile, Request, bounded
 from slipway_runtime.refusal import ExitCode, Refusal
 
 _ENDPOINT = "https://s3.amazonaws.com"
@@ -35,7 +36,7 @@ def list_files(uri: str, client: Client, credentials: Credentials) -> Listing:
     minio = _minio(endpoint, client, credentials)
     try:
         # A prefix also finds neighbours such as v1 and v10; only the key itself and what lies below count.
-        found = [one for one in minio.list_objects(bucket, prefix=key, recursive=True) if not one.is_dir]
+        found = [one for one in bounded(minio.list_objects(bucket, prefix=key, recursive=True)) if not one.is_dir]
     except S3Error as error:
         raise _refusal(error) from error
     except AddressRefused as error:
@@ -79,6 +80,6 @@ def _minio(endpoint: str, client: Client, credentials: Credentials) -> Minio:
         parts.netloc,
         secure=parts.scheme != "http",
         region=credentials.get("AWS_REGION", "AWS_DEFAULT_REGION") or None,
-        http_client=client.pools,
+        http_client=client.bounded_pools,
         credentials=provider,
     )

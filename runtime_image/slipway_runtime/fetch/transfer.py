@@ -12,7 +12,7 @@ from pathlib import Path
 import urllib3
 
 from slipway_runtime import journal
-from slipway_runtime.fetch.client import Client, Response, check_status
+from slipway_runtime.fetch.client import Client, Response, check_status, whole_number
 from slipway_runtime.fetch.listing import RemoteFile, Request
 from slipway_runtime.refusal import ExitCode, Refusal
 
@@ -101,8 +101,8 @@ class Transfer:
             self._stream(file, response, part, have if resumed else 0)
 
     def _stream(self, file: RemoteFile, response: Response, part: Path, have: int) -> None:
-        announced = response.headers.get("Content-Length") or ""
-        total = have + int(announced) if announced.isdigit() else file.size
+        announced = whole_number(response.headers.get("Content-Length"))
+        total = file.size if announced is None else have + announced
         self._check_size(file, total or 0)
         _remember_validator(part, response)
         before = self.received
@@ -157,8 +157,7 @@ def _remember_validator(part: Path, response: Response) -> None:
 
 
 def _retry_after(response: Response) -> float:
-    text = response.headers.get("Retry-After") or ""
-    return min(float(text), _MAX_PAUSE) if text.isdigit() else 0.0
+    return min(float(whole_number(response.headers.get("Retry-After")) or 0), _MAX_PAUSE)
 
 
 def plain(url: str, **headers: str) -> Callable[[], Request]:
