@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,7 +31,11 @@ _FREE = {
 @cache
 def definitions() -> dict[str, JsonDict]:
     """All published definitions by name."""
-    folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"{RELEASE}-local"
+    # Found, not imported: with its validators the package takes a second and a half to come up.
+    package = find_spec("kubernetes_validate")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("kubernetes-validate is not installed")
+    folder = Path(package.origin).parent / "kubernetes-json-schema" / f"{RELEASE}-local"
     loaded: dict[str, JsonDict] = orjson.loads((folder / "_definitions.json").read_bytes())["$defs"]
     return loaded
 
