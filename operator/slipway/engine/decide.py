@@ -27,6 +27,7 @@ from slipway.api.status import (
 )
 from slipway.api.timestamps import parse_time
 from slipway.engine.clock import with_past_moments
+from slipway.engine.coherence import coherent
 from slipway.engine.definitions import (
     experiment_targets,
     gpus_per_pod,
@@ -133,7 +134,9 @@ def _proceed(
     now: float,
     events: tuple[EventRecord, ...],
 ) -> Decision:
-    target = revision_of(observed.name, raw["spec"], spec.served)
+    described = {version.name: revision_of(observed.name, raw["spec"], version.name) for version in spec.versions}
+    target = described[spec.served]
+    status, contradicted = coherent(status, observed, {revision.name for revision in described.values()})
     sizes = capacities(spec, status, metrics)
     checks, judgement, breaker = _judge(spec, status, observed, metrics, now)
     moved = advance(
@@ -169,7 +172,7 @@ def _proceed(
         spec=spec,
         revisions=revisions,
         requeue_after=moved.requeue_after,
-        events=(*events, *moved.events, *scaled.events),
+        events=(*events, *contradicted, *moved.events, *scaled.events),
         apply=True,
         lost=lost,
         queries=_queries(spec, summed, observed),
