@@ -9,7 +9,7 @@ from slipway.api.traffic import Provider
 from slipway.api.validation import validate
 from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
-from slipway.engine.pods import ended_text, has_ended, pod_view, replica_failure, stored_definition
+from slipway.engine.pods import ended_text, has_ended, pod_view, readable_definition, replica_failure, stored_definition
 from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
@@ -97,19 +97,18 @@ class Observer:
         )
 
     def _definitions(self, key: Key, uid: str) -> dict[str, Definition]:
-        """Stored definitions; where a ControllerRevision was deleted, the copy that its Deployment carries."""
+        """Stored definitions; where a ControllerRevision is missing or not to be read, its Deployment's copy."""
         found = {}
-        for obj in self._cache.owned(DEPLOYMENT, key):
-            data = stored_definition(obj) if is_ours(obj, uid) else None
+        for obj in self._cache.owned(CONTROLLER_REVISION, key):
+            data = readable_definition(obj.get("data")) if is_ours(obj, uid) else None
             if data is not None:
                 name = key_of(obj).name
+                found[name] = Definition(label(obj, VERSION_LABEL), name, int(obj.get("revision") or 0), data)
+        for obj in self._cache.owned(DEPLOYMENT, key):
+            name = key_of(obj).name
+            data = stored_definition(obj) if name not in found and is_ours(obj, uid) else None
+            if data is not None:
                 found[name] = Definition(label(obj, VERSION_LABEL), name, 0, data)
-        for obj in self._cache.owned(CONTROLLER_REVISION, key):
-            if is_ours(obj, uid):
-                name = key_of(obj).name
-                found[name] = Definition(
-                    label(obj, VERSION_LABEL), name, int(obj.get("revision") or 0), obj.get("data") or {}
-                )
         return found
 
     async def _revisions(self, key: Key, uid: str, definitions: Mapping[str, Definition]) -> dict[str, RevisionView]:

@@ -87,9 +87,16 @@ def stored_definition(deployment: Mapping[str, Any]) -> dict[str, Any] | None:
     """The definition that a Deployment carries in its annotation; None without one, or where somebody broke it."""
     text = (deployment["metadata"].get("annotations") or {}).get(DEFINITION)
     try:
-        data = json.loads(text) if text else None
-        if not isinstance(data, dict):
-            return None
+        return readable_definition(json.loads(text)) if text else None
+    except ValueError:
+        return None
+
+
+def readable_definition(data: Any) -> dict[str, Any] | None:
+    """What is stored as a definition, if a revision can be made of it; None for whatever else somebody put there."""
+    if not isinstance(data, dict):
+        return None
+    try:
         revision_from_definition("", data)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -14,7 +14,15 @@ from slipway.kube.client import FIELD_MANAGER, Client
 from slipway.kube.comparison import difference, projected
 from slipway.kube.drift import Drift, DriftLedger, Place
 from slipway.kube.failures import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
-from slipway.kube.kinds import CHILDREN, CONFIG_MAP, DEPLOYMENT, POD_DISRUPTION_BUDGET, Kind, kind_of
+from slipway.kube.kinds import (
+    CHILDREN,
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    Kind,
+    kind_of,
+)
 from slipway.kube.metadata import (
     APPLIED_HASH,
     Key,
@@ -178,6 +186,13 @@ def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreemen
     return Step(operation, *place, wanted, live, lacking)
 
 
+def _is_another(step: Step) -> bool:
+    """Whether somebody has put another ControllerRevision in place of ours: what it holds can never be changed."""
+    if step.kind != CONTROLLER_REVISION or step.live is None or step.wanted is None:
+        return False
+    return bool(difference(step.live.get("data"), step.wanted.get("data")))
+
+
 def _belongs(key: Key, owner: Key) -> bool:
     """Whether an object is named after a ModelDeployment, or might be: what is forgotten in error is found out anew."""
     return key.namespace == owner.namespace and (key.name == owner.name or key.name.startswith(f"{owner.name}-"))
@@ -298,6 +313,9 @@ class Applier:
                 return True
             case Operation.REPAIR if not self._repair(step, applied, now):
                 return True
+        if _is_another(step):
+            await self._delete(step, applied)
+            return True
         error = await self._write(step, now, before)
         if error is not None:
             applied.refused[step.kind, step.key] = error
