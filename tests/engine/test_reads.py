@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from slipway.api.status import ModelDeploymentStatus
-from slipway.engine.reconcile import READ_AGAIN
+from slipway.engine.reading import READ_AGAIN
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 from slipway.kube.metadata import resource_version
 
@@ -32,6 +32,7 @@ def scaled(world: World, replicas: int) -> None:
 
 async def test_at_rest_the_api_server_is_asked_nothing():
     world = await at_rest()
+    world.now += READ_AGAIN
     await world.reconcile()
     before = len(world.api.calls)
     for _ in range(5):
@@ -60,6 +61,26 @@ async def test_a_new_process_reads_before_it_decides():
     await world.reconciler.reconcile(KEY)
     assert reads(world) == before + 1
     assert replicas_wanted(world) == 3
+
+
+async def test_a_new_object_is_not_read_for_its_first_write_is_on_condition():
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    assert world.status["phase"] == "Ready"
+    assert reads(world) == 0, "each write has confirmed what was known"
+
+
+async def test_a_new_object_that_was_known_too_late_is_read_before_anything_is_done():
+    world = World()
+    world.declare(versions("v1"))
+    await world.resync.once()
+    world.declare(versions("v2"))
+    assert (await world.reconciler.reconcile(KEY)).result == "conflict"
+    assert not [key for key in world.api.objects if key[0] == "deployments"]
+    assert (await world.reconciler.reconcile(KEY)).result == "ok"
+    assert reads(world) == 1
+    assert [entry["name"] for entry in world.status["versions"]] == ["v2"]
 
 
 async def test_after_a_conflict_it_is_read():

@@ -8,7 +8,7 @@ from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT
 from slipway.kube.metadata import key_of, resource_version
 
-__all__ = ["merge_patch", "persist"]
+__all__ = ["merge_patch", "persist", "status_patch"]
 
 ACTION = "action"
 _ABSENT = object()
@@ -28,15 +28,17 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
-async def persist(client: Client, raw: Mapping[str, Any], status: ModelDeploymentStatus) -> dict[str, Any] | None:
-    """Write the status of a ModelDeployment as read; returns the object as written, or None when nothing differs.
+def status_patch(raw: Mapping[str, Any], status: ModelDeploymentStatus) -> dict[str, Any]:
+    """What is to be written of the status of a ModelDeployment as read; empty when nothing differs."""
+    before = {name: value for name, value in (raw.get("status") or {}).items() if name != ACTION}
+    after = {name: value for name, value in status.to_wire().items() if name != ACTION}
+    return merge_patch(before, after)
+
+
+async def persist(client: Client, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Write such a patch; returns the object as written.
 
     Raises :class:`~slipway.kube.failures.ConflictError` when the object has changed since it was read.
     """
-    before = {name: value for name, value in (raw.get("status") or {}).items() if name != ACTION}
-    after = {name: value for name, value in status.to_wire().items() if name != ACTION}
-    patch = merge_patch(before, after)
-    if not patch:
-        return None
     body = {"metadata": {"resourceVersion": resource_version(raw)}, "status": patch}
     return await client.patch(MODEL_DEPLOYMENT, *key_of(raw), body, subresource="status")

@@ -7,7 +7,6 @@ next run ends in the same place. A status write that meets a newer object means:
 import functools
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,11 @@ from slipway.api.revisions import Revision
 from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
+from slipway.engine.holding import Holding
 from slipway.engine.logs import context
 from slipway.engine.observe import Observer, Remarks
-from slipway.engine.persistence import persist
+from slipway.engine.persistence import persist, status_patch
+from slipway.engine.reading import Reading
 from slipway.engine.telemetry import Telemetry
 from slipway.engine.victims import mark_victims
 from slipway.engine.witness import Witness
@@ -42,8 +43,6 @@ LOOK_AGAIN = 0.2
 """Seconds until what was just written is looked at: our own writes come back as no event."""
 WAIT_FOR_DELETION = 2.0
 """Seconds until the next look while an object of our name has to disappear."""
-READ_AGAIN = 60.0
-"""Seconds after which a ModelDeployment is read even if no watch has said that it changed: a watch can be deaf."""
 BLOCKED_LOOK = 30.0
 """Seconds until the next look at a conflict or a refused object, whose end may send us no event."""
 
@@ -151,8 +150,8 @@ class Reconciler:
         self._recorder = recorder
         self._telemetry = telemetry
         self._wall = wall
-        self._clock = clock
-        self._read_at: dict[Key, float] = {}
+        self._reading = Reading(client, cache, clock)
+        self._holding = Holding(clock)
         self._witnesses = witnesses
         self._serial = itertools.count(1)
 
@@ -164,7 +163,7 @@ class Reconciler:
         """
         known = self._cache.get(MODEL_DEPLOYMENT, key)
         try:
-            raw = await self._read(key)
+            raw = await self._reading.read(key)
         except NotFoundError:
             return self._gone(key)
         if raw["metadata"].get("deletionTimestamp"):
@@ -172,7 +171,7 @@ class Reconciler:
             return Outcome("gone")
         if known is not None and is_older(resource_version(raw), resource_version(known)):
             # What is read is never older than what was seen before, unless etcd was restored from a backup.
-            self._read_at.pop(key, None)
+            self._reading.doubt(key)
             return Outcome("restored")
         fields = {
             "key": str(key),
@@ -184,17 +183,18 @@ class Reconciler:
         try:
             outcome = await self._reconcile(key, raw)
         except BaseException:
-            self._read_at.pop(key, None)
+            self._reading.doubt(key)
             raise
         finally:
             context.reset(token)
-        if outcome.result != "ok":
-            self._read_at.pop(key, None)
+        if outcome.result == "conflict":
+            self._reading.doubt(key)
         return outcome
 
     def _gone(self, key: Key) -> Outcome:
         """Forget a ModelDeployment that is no more."""
-        self._read_at.pop(key, None)
+        self._reading.forget(key)
+        self._holding.end(key)
         self._remarks.forget(key)
         self._applier.forget(key)
         self._want(*key, ())
@@ -207,30 +207,18 @@ class Reconciler:
             return True
         return False
 
-    async def _read(self, key: Key) -> Mapping[str, Any]:
-        """The ModelDeployment: from the API server at first, after a failure and now and then, else from the cache.
-
-        The first read is after the last write of any leader before us. From then on only we write what a decision
-        rests on, and each of our writes is in the cache before the next decision; what people write comes by watch.
-        """
-        known = self._cache.get(MODEL_DEPLOYMENT, key)
-        if known is not None and self._clock() - self._read_at.get(key, -math.inf) < READ_AGAIN:
-            return known
-        raw = await self._client.get(MODEL_DEPLOYMENT, *key)
-        self._cache.put(MODEL_DEPLOYMENT, raw)
-        kept = self._cache.get(MODEL_DEPLOYMENT, key)
-        # After a restore from a backup the cache's copy is the "newer" one: then the cache is not to be believed.
-        if kept is not None and resource_version(kept) == resource_version(raw):
-            self._read_at[key] = self._clock()
-        return raw
-
     async def _reconcile(self, key: Key, raw: Mapping[str, Any]) -> Outcome:
         observed = await self._observer.observe(raw)
         now, metrics = self._wall(), self._metrics(*key)
         decision = self._decide(raw, observed, metrics, now)
         self._want(*key, decision.queries)
+        patch = status_patch(raw, decision.status)
+        if patch and not decision.events:
+            held = self._holding.rest(key, raw.get("status") or {}, patch, decision.status)
+            if held:
+                return Outcome("ok", min(held, decision.requeue_after or held))
         try:
-            written = await persist(self._client, raw, decision.status)
+            written = await persist(self._client, raw, patch) if patch else None
         except ConflictError:
             return Outcome("conflict")
         except NotFoundError:
@@ -240,6 +228,7 @@ class Reconciler:
             raise
         if written is not None:
             self._cache.put(MODEL_DEPLOYMENT, written)
+            self._reading.confirm(key, written)
         applied, refusals, before = Applied(), list[str](), self._remarks.conflicts.get(key)
         if decision.apply and decision.spec is not None:
             wanted = self._wanted(raw, decision, observed)

@@ -115,6 +115,8 @@ def advance(request: RolloutRequest) -> RolloutDecision:
             step_downs=_known_step_downs(request.status),
         )
         run_stage(context)
+        # What the router holds already, such as all weight on a first version, has been seen with its writing.
+        confirm(draft, settle)
     if not draft.active:
         apply_standing(draft, settle)
         if surge is not None:
