@@ -120,9 +120,12 @@ class World:
         self._end()
 
     def _clear(self) -> None:
+        """Leave nothing behind, nor the memory of it: nobody will ask for changes from before."""
         for name, key, _ in list(self.api.cluster.store.everything()):
             if self.namespace in key:
                 self.api.cluster.store.delete(name, key)
+        for shelf in self.api.cluster.store.shelves.values():
+            shelf.changes.clear()
 
     def _note(self, change: Change) -> None:
         obj = change.new.obj
