@@ -1,10 +1,14 @@
 """Code hidden in whatever can hold a pickle: it is refused, and never run."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import pickle
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,7 +107,69 @@ def weights_of_a_class(path: Path) -> Path:
     return folder
 
 
+def compressed(by: Callable[[bytes], bytes]) -> Callable[[Path], Path]:
+    """As joblib writes with compression: a pickle and nothing else behind a magic number."""
+
+    def write(path: Path) -> Path:
+        path.write_bytes(by(pickle.dumps(Gadget())))
+        return path
+
+    write.__name__ = by.__module__
+    return write
+
+
+def archive_of_tar_days(path: Path) -> Path:
+    """As torch.save wrote in its first years: a tar of pickles."""
+    with tarfile.open(path, "w") as archive:
+        for name in ("sys_info", "pickle", "storages", "tensors"):
+            member = tarfile.TarInfo(name)
+            data = pickle.dumps(Gadget(), 2)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def torch_file(*names: str) -> Callable[[Path], Path]:
+    """A zip as torch writes it, with the pickles of those names."""
+
+    def write(path: Path) -> Path:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            for name in names:
+                content = pickle.dumps(Gadget()) if name.endswith((".pkl", ".pt")) else b"pt2"
+                archive.writestr(f"model/{name}", content)
+            archive.writestr("model/version", "3")
+        return path
+
+    write.__name__ = "_".join(names)
+    return write
+
+
+def nested(path: Path) -> Path:
+    """A zip in a tar in a zip, down to the pickle."""
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("model.pt", pickle.dumps(Gadget()))
+    middle = io.BytesIO()
+    with tarfile.open(fileobj=middle, mode="w:gz") as packed_in_it:
+        member = tarfile.TarInfo("model.pt")
+        member.size = len(inner.getvalue())
+        packed_in_it.addfile(member, io.BytesIO(inner.getvalue()))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/model.pt", middle.getvalue())
+    return path
+
+
+def onnx_by_name(path: Path) -> Path:
+    """A pickle in the place of an ONNX program, in the layout of Triton."""
+    (path / "1").mkdir(parents=True)
+    (path / "1" / "model.onnx").write_bytes(pickle.dumps(Gadget()))
+    return path
+
+
 CONTAINERS = (
+    compressed(zlib.compress), compressed(gzip.compress), compressed(bz2.compress), compressed(lzma.compress),
+    archive_of_tar_days, torch_file("data.pkl"), torch_file("constants.pkl", "data.pkl", "code/x.py"), nested,
+    torch_file("archive_format", "models/model.json", "data/weights/model.pt"), onnx_by_name,
     plain, old_checkpoint, checkpoint, objects_of_numpy, zip_of_numpy, metadata_of_safetensors, lying_safetensors,
     joblib_like, mar, mlflow, mlflow_of_sklearn, packed, weights_of_a_class,
 )  # fmt: skip

@@ -101,11 +101,11 @@ class Router:
                 exchange.respond(self._answer(exchange, parts))
 
     def _infer(self, exchange: Exchange, model: str, version: str | None, form: str = "infer") -> None:
-        if exchange.rejection is not None and not self._repository.places(model):
-            raise exchange.rejection
-        service = self._repository.find(model)
         if exchange.rejection is None:
             _allow(exchange, "POST")
+        elif not self._repository.places(model):
+            raise exchange.rejection
+        service = self._repository.find(model)
         try:
             service = self._repository.find(model, version)
         except RequestFailure as failure:
@@ -149,6 +149,7 @@ class Router:
             case ["v2", "systemsharedmemory" | "cudasharedmemory" as kind, *rest]:
                 return _shared_memory(exchange, kind, rest)
             case ["v2", "models", model, "trace", "setting"]:
+                _allow(exchange, *_READ, "POST")
                 self._repository.find(model)
                 return self._settings(exchange, self._switches.trace_settings, self._switches.change_tracing)
             case ["v2", "trace", "setting"]:
