@@ -82,3 +82,7 @@ def test_any_split_is_whole_numbers_that_sum_to_100_within_capacity(
 def test_the_replicas_asked_for_a_weight_carry_it(weight: int, demand: float, per_replica: float) -> None:
     size = Capacity(demand, per_replica, reference=3, maximum=10)
     assert size.carried(size.replicas_for(weight)) >= weight
+
+
+def test_next_to_no_demand_is_carried_by_any_pod():
+    assert Capacity(demand=1.5e-305, per_replica=8.0, reference=4, maximum=8).carried(3) == 100

@@ -38,7 +38,7 @@ class Capacity:
         whole = self._replicas(100)
         if whole <= 0:
             return 100
-        return min(100, math.floor(100 * HEADROOM * ready / whole + 1e-9))
+        return math.floor(min(100.0, 100 * HEADROOM * ready / whole + 1e-9))
 
     def _replicas(self, weight: int) -> float:
         if self.demand is not None and self.per_replica:

@@ -9,6 +9,9 @@ from slipway.rollout.weights import Share, standing
 
 __all__ = ["apply_split", "apply_standing", "make_room", "share_of"]
 
+PUT_BACK = -0.001
+"""Age in seconds from which a moment lies ahead: one just written may do so by a rounding of its text."""
+
 
 def share_of(draft: Draft, entry: VersionStatus, settle: float) -> Share:
     """An entry as the split of traffic sees it; pods that have not passed their checks do not count."""
@@ -24,7 +27,7 @@ def share_of(draft: Draft, entry: VersionStatus, settle: float) -> Share:
 def _settled(draft: Draft, entry: VersionStatus, settle: float) -> bool:
     """Whether the mesh has had time to learn of a subset; one that has been led to was, whatever the clock says now."""
     age = draft.since(entry.subset_at)
-    return age >= settle or (age < 0 and entry.weight.applied > 0)
+    return age >= settle or (age < PUT_BACK and entry.weight.applied > 0)
 
 
 def apply_split(draft: Draft, weights: Mapping[str, int], settle: float) -> bool:
