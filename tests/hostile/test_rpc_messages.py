@@ -133,9 +133,7 @@ CONTENTS = st.lists(
 ).map(joined)  # fmt: skip
 PARAMETERS = st.lists(
     st.tuples(
-        st.sampled_from(
-            [b"timeout", b"priority", b"sequence_id", b"classification", b"shared_memory_region", b"cache"]
-        ),
+        st.sampled_from(["timeout", "priority", "sequence_id", "classification", "shared_memory_region", "cache"]),
         st.tuples(st.integers(1, 6), NUMBERS | TEXTS | st.just(struct.pack("<d", float("nan")))),
     ),
     max_size=3,
