@@ -207,9 +207,16 @@ async def test_create_tells_a_taken_name(api, client):
     assert caught.value.already_exists
 
 
-async def test_an_object_that_does_not_fit_its_schema_is_refused_for_good_whatever_the_status_says():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failed to create typed patch object (/m; apps/v1, Kind=Deployment): .spec.template.spec.bogus: unknown",
+        "failed to convert new object (ns/m; apps/v1, Kind=Deployment) to proper version: unable to convert "
+        "unstructured object to apps/v1, Kind=Deployment: cannot convert float64 to int64 (bogus)",
+    ],
+)
+async def test_an_object_that_does_not_fit_its_schema_is_refused_for_good_whatever_the_status_says(text):
     """The API server answers 500, as recorded in kube_wire, and would do so for ever."""
-    text = "failed to create typed patch object (/m; apps/v1, Kind=Deployment): .spec.template.spec.bogus: unknown"
     api = MemoryApi()
     calls: list[Call] = []
 

@@ -270,6 +270,9 @@ def _decoder(schema: Schema, kind: str) -> Callable[[JsonDict], tuple[JsonDict, 
     return decode
 
 
+_SCALE_TYPES: dict[str, type] = {"specReplicasPath": int, "statusReplicasPath": int, "labelSelectorPath": str}
+
+
 def _validator(
     schema: Schema, scale: JsonDict | None, rules: cel_rules.RuleSet
 ) -> Callable[[JsonDict, JsonDict | None, list[Cause]], list[Cause]]:
@@ -288,15 +291,31 @@ def _validator(
 
 
 def _check_scale(scale: JsonDict | None, obj: JsonDict) -> list[Cause]:
+    """What the scale subresource could not read: another type where it looks, or on the way there."""
     causes = []
-    for key in ("specReplicasPath", "statusReplicasPath"):
-        for value in jsonpaths.find(obj, scale[key]) if scale is not None else ():
-            if isinstance(value, int) and value < 0:
-                causes.append(
-                    Cause(
-                        INVALID,
-                        scale[key] if scale else "",
-                        f"Invalid value: {value}: should be a non-negative integer",
-                    )
-                )
+    for key, wanted in _SCALE_TYPES.items():
+        path = str((scale or {}).get(key) or "")
+        value = _value_at(obj, path) if path else None
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            words = f"Invalid value: 0: {path} accessor error: {value!r} is of another type"
+        elif isinstance(value, int) and value < 0:
+            words = f"Invalid value: {value}: should be a non-negative integer"
+        else:
+            continue
+        causes.append(Cause(INVALID, path, words))
     return causes
+
+
+def _value_at(node: Any, path: str) -> Any:
+    """The value at a path of fields, or what stands in its way; None where there is nothing."""
+    for name in jsonpaths.field_path(path):
+        if not isinstance(node, dict):
+            return _Blocked() if node is not None else None
+        node = node.get(name)
+    return node
+
+
+class _Blocked:
+    """In place of a value: the path leads through something that has no fields."""

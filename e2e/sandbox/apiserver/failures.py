@@ -164,7 +164,7 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> ApiErr
     """422 with its causes; equal lines are said once."""
     lines = list(dict.fromkeys(cause.text() for cause in causes))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
-    details = _details(name, group, kind)
+    details = {key: value for key, value in _details(name, group, kind).items() if value}
     details["causes"] = [cause.as_dict() for cause in causes]
     return ApiError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details)
 

@@ -252,7 +252,8 @@ def check(schema: Schema, value: Any) -> None:
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    # A fraction is a number here; validation has its own word for it.
+    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),

@@ -84,7 +84,13 @@ class Writer:
     def decode(self, resource: Resource, body: Any, write: Write, patched: bool = False) -> JsonDict:
         """A body as an object of the resource. Raises ApiError 400 for other kinds and, if strict, unknown fields."""
         check_type(resource, body)
-        obj, unknown = resource.decode(body)
+        try:
+            obj, unknown = resource.decode(body)
+        except ApiError as problem:
+            if not patched or resource.custom:
+                raise
+            # Not the object is to blame, but the patch.
+            raise invalid("", "", "", [Cause(INVALID, "patch", f"Invalid value: {problem.message}")]) from problem
         if unknown and write.validation != "Ignore":
             complaints = [f'unknown field "{path}"' for path in sorted(set(unknown))]
             if write.validation == "Strict":
@@ -288,8 +294,6 @@ class Writer:
         resource = target.resource
         check_type(resource, body, strict=True)
         metadata = body.get("metadata") or {}
-        if metadata.get("name", target.name) != target.name:
-            raise _wrong_name(metadata["name"], target.name)
         if resource.namespaced and metadata.get("namespace", target.namespace) != target.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         stored = self.store.get(resource.storage, target.key)
@@ -310,13 +314,25 @@ class Writer:
             label,
             lambda obj: writable(resource, target.part, obj),
         )
-        obj = self.decode(resource, merged, write)
+        # Conflicts of managers come before this.
+        if metadata.get("name", target.name) != target.name:
+            raise _wrong_name(metadata["name"], target.name)
+        obj = self._decode_applied(target, merged, write, label)
         if stored is None:
             self._place(target, obj["metadata"])
             self.admit_namespace(target)
             _drop_status(resource, obj)
             return self._add(resource, obj, write), True
         return self.replace(target, stored, resource.inward(obj), write, owned=True), False
+
+    def _decode_applied(self, target: Target, merged: JsonDict, write: Write, label: str) -> JsonDict:
+        """What was applied as an object. Raises ApiError: 500, as the real server, for what a built-in kind cannot be."""
+        try:
+            return self.decode(target.resource, merged, write)
+        except ApiError as problem:
+            if target.resource.custom:
+                raise
+            raise internal(f"failed to convert new object ({label}) to proper version: {problem.message}") from problem
 
     def _check_apply(self, target: Target, metadata: JsonDict, stored: Stored | None) -> None:
         version, uid = metadata.get("resourceVersion"), metadata.get("uid")

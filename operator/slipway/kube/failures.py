@@ -78,8 +78,9 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-_UNTYPED = "failed to create typed patch object"
-"""Begins the refusal of an applied object that does not fit its schema, which the API server answers with 500."""
+_UNTYPED = ("failed to create typed patch object", "failed to convert new object")
+"""Begin the refusals of an applied object that does not fit its schema, or has a quantity or a number that is none:
+the API server answers them with 500."""
 
 _TERMINATING = "NamespaceTerminating"
 """Cause that the API server gives for refusing to create something in a namespace that is being deleted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +35,10 @@ _TOTAL = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv
 _EVALUATION_ERRORS = (celpy.CELEvalError, ValueError, TypeError, KeyError, AttributeError, IndexError, re.error)
 _environment = celpy.Environment()
 
+Held = dict[bytes, None]
+HELD = 4096
+"""What a rule is remembered to have been true of, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -47,6 +53,8 @@ class Rule:
     transition: bool
     optional_old: bool
     reads: frozenset[str] | None
+    held: Held = field(default_factory=dict, compare=False)
+    """What the rule was true of, newest last."""
 
 
 @dataclass(slots=True)
@@ -159,11 +167,33 @@ def _by_key(schema: Schema, old: Any) -> dict[str, Any]:
     return {_key(schema, item): item for item in old}
 
 
+def _read(rule: Rule, value: Any, path: str) -> Any:
+    """What a rule reads of a value: objects are large, rules small. Of metadata it sees names only."""
+    if not isinstance(value, dict) or rule.reads is None:
+        return value
+    seen = {key: inner for key, inner in value.items() if escape(key) in rule.reads}
+    if not path and isinstance(seen.get("metadata"), dict):
+        seen["metadata"] = {key: inner for key, inner in seen["metadata"].items() if key in ("name", "generateName")}
+    return seen
+
+
 def _run(rule: Rule, schema: Schema, new: Any, old: Any, path: str) -> Cause | None:
-    seen = new
-    if isinstance(new, dict) and rule.reads is not None:
-        # Only the fields a rule reads are converted: objects are large, rules small.
-        seen = {key: value for key, value in new.items() if escape(key) in rule.reads}
+    seen = _read(rule, new, path)
+    if path or rule.transition or rule.reads is None:
+        return _evaluate(rule, schema, seen, new, old, path)
+    # Rules of a whole object are asked at each write of its status as well: evaluating takes milliseconds here.
+    digest = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()
+    if digest in rule.held:
+        return None
+    cause = _evaluate(rule, schema, seen, new, old, path)
+    if cause is None:
+        rule.held[digest] = None
+        if len(rule.held) > HELD:
+            del rule.held[next(iter(rule.held))]
+    return cause
+
+
+def _evaluate(rule: Rule, schema: Schema, seen: Any, new: Any, old: Any, path: str) -> Cause | None:
     context = {"self": to_cel(schema, seen), "optional": celtypes.MapType({})}
     if rule.transition:
         before = to_cel(schema, old) if old is not MISSING else None
