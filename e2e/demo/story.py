@@ -45,14 +45,19 @@ def claim_folder(cluster: Cluster) -> Path:
 
 
 async def start_operator(
-    cluster: Cluster, folder: Path, *flags: str, name: str = "operator", kubeconfig: Path | None = None
+    cluster: Cluster,
+    folder: Path,
+    *flags: str,
+    name: str = "operator",
+    kubeconfig: Path | None = None,
+    module: str = "slipway.cli",
 ) -> Child:
     """The operator as a process of its own, as it would run in a pod; more `flags` win over those given here.
 
     It has the administrator's rights unless `kubeconfig` gives it others.
     """
     argv = [
-        *(sys.executable, "-m", "slipway.cli", "run"),
+        *(sys.executable, "-m", module, "run"),
         *("--prometheus-url", cluster.prometheus_url, "--http-port", "0", "--tick", "1", "--rate-window", "10"),
         *("--lease-namespace", "default", "--log-format", "json"),
         # So that one that is started after a kill -9 leads on at once, as a restarted container does.

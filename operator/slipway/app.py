@@ -23,7 +23,7 @@ from slipway.engine.engine import Engine, Settings
 from slipway.engine.probe import Prober, ProbeService
 from slipway.engine.probe_client import LARGE_AT_ONCE
 from slipway.engine.telemetry import Telemetry
-from slipway.kube.client import Client
+from slipway.kube.client import PAGE, Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT, SHARED, WATCHED, Kind
 from slipway.kube.metadata import OWN_SELECTOR, Key
 from slipway.kube.transport import ApiTransport, Transport, load_configuration
@@ -158,7 +158,7 @@ def kopf_settings(namespaced: bool, exit_timeout: float | None) -> kopf.Operator
     settings.watching.client_timeout = settings.watching.server_timeout + 30
     settings.watching.connect_timeout = 10
     settings.watching.reconnect_backoff = 1.0
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 60
     settings.queueing.idle_timeout = 2.0

@@ -27,6 +27,8 @@ class Operator:
     flags: tuple[str, ...] = ()
     child: Child | None = None
     port: int = field(default_factory=free_port)
+    module: str = "slipway.cli"
+    """What is run; it takes the flags of ``slipway run``."""
 
     async def start(self, *flags: str) -> None:
         """Start it with these flags beside the usual ones and wait until it says that it is ready."""
@@ -37,6 +39,7 @@ class Operator:
             *("--http-port", str(self.port), "--http-host", "127.0.0.1", "--lease-namespace", LEASE_NAMESPACE),
             *flags,
             kubeconfig=self.cluster.kubeconfig_for(OPERATOR) if isinstance(self.cluster, Sandbox) else None,
+            module=self.module,
         )
         self.child.drain()
         async with asyncio.timeout(READY_SECONDS):

@@ -77,7 +77,7 @@ class Course:
         self._client: ApiClient = cluster.client("bench")
         flags = ("--prometheus-url", "", "--apis", "istio", "--log-level", "warning", "--tick", "5")
         self._flags = flags
-        self._operator = Operator(cluster, folder)
+        self._operator = Operator(cluster, folder, module="e2e.bench.operator_load.image")
         self._following = Following(self._client, MODEL_DEPLOYMENTS, LOAD)
 
     async def run(self) -> Report:

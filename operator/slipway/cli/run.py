@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -25,6 +26,8 @@ __all__ = ["add_arguments", "run", "settings_of"]
 
 log = logging.getLogger(__name__)
 
+COLLECT_AFTER = (10_000, 20, 20)
+"""When garbage is collected: seldom. Objects of the API are parsed all day and are trees, which need no collector."""
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -135,6 +138,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 def run(arguments: argparse.Namespace) -> int:
     """Run the operator until it is told to end; returns the exit status."""
     set_up(arguments.log_format, logging.getLevelNamesMapping()[arguments.log_level.upper()])
+    gc.set_threshold(*COLLECT_AFTER)
     try:
         asyncio.run(operate(settings_of(arguments), exit_timeout=EXIT_TIMEOUT))
     except* LeaseLostError as lost:

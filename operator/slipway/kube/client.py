@@ -14,9 +14,11 @@ from slipway.kube.failures import ApiError, GoneError, UnavailableError, failure
 from slipway.kube.kinds import LEASE, Kind
 from slipway.kube.transport import Answer, ApiTransport, Call, Transport, load_configuration
 
-__all__ = ["FIELD_MANAGER", "Client", "Listing", "RetryPolicy"]
+__all__ = ["FIELD_MANAGER", "PAGE", "Client", "Listing", "RetryPolicy"]
 
 FIELD_MANAGER = "slipway"
+PAGE = 200
+"""Objects in one page of a list: while one is made or read, whoever makes or reads it does nothing else."""
 _DRY_RUN = (("dryRun", "All"),)
 
 Object = dict[str, Any]
@@ -99,7 +101,7 @@ class Client:
         return await self._call(kind, "GET", kind.path(namespace, name), timeout=timeout, attempts=attempts)
 
     async def list(
-        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", page: int = 500
+        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", page: int = PAGE
     ) -> Listing:
         """Read all objects of a kind, in pages; a list that expires half-way is read again in one piece."""
         try:
