@@ -275,7 +275,7 @@ async def install(client: ApiClient) -> None:
         document
         for folder in CRD_FOLDERS
         for path in sorted((REPOSITORY_ROOT / folder).glob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
+        for document in yaml.load_all(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         if document and document.get("kind") == "CustomResourceDefinition"
     ]
     for definition in definitions:

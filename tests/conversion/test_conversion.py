@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from slipway.api.validation import validate
@@ -11,6 +10,8 @@ from slipway.cli import main
 from slipway.cli.render import Moment, rendered
 from slipway.conversion import Converted, Severity, convert
 from slipway.resources import RenderOptions
+
+from tests import published
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -189,7 +190,7 @@ def test_pods_of_what_comes_out_are_valid(sample: str) -> None:
         if document.made is not None:
             for obj in rendered(document.made, "", Moment(), options):
                 if obj["kind"] in ("Deployment", "Service", "PodDisruptionBudget"):
-                    kubernetes_validate.validate(obj, "1.33", strict=True)
+                    published.validate(obj, "1.33")
 
 
 def test_strict_fails_for_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

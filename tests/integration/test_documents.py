@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
 import pytest_asyncio
 import yaml
@@ -13,6 +12,7 @@ from slipway.conversion import convert
 
 from e2e.sandbox.binaries import kubectl_path
 from e2e.sandbox.controllers.client import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ApiError
+from tests import published
 from tests.docs.blocks import ROOT, manifests
 from tests.docs.test_yaml import with_real_digests
 
@@ -59,7 +59,7 @@ async def test_manifests_of_a_page(bench, karmada, page: Path) -> None:
     objects = [dict(obj) for _, obj in manifests()[page]]
     for obj in objects:
         if obj["kind"] in BY_SCHEMA:
-            kubernetes_validate.validate(obj, "1.33", strict=True)
+            published.validate(obj, "1.33")
     served = [
         with_real_digests(obj) if obj["kind"] == "ModelDeployment" else obj
         for obj in objects

@@ -50,7 +50,7 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     async with access.session() as session:
         api = Api(access, session)
         for file in sorted(CRD_FOLDER.glob("*.yaml")):
-            definition = yaml.safe_load(file.read_text())
+            definition = yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         await api.create("/api/v1/namespaces", {"metadata": {"name": "nlp"}})
         yield api

@@ -3,11 +3,11 @@
 from fnmatch import fnmatchcase
 from typing import Any
 
-import kubernetes_validate
 import pytest
 from slipway.resources import RenderOptions, pod_template
 from slipway.resources.policies import OPEN_PATHS
 
+from tests import published
 from tests.resources.rendering import IDENTITY, OPTIONS, canary, of_kind, raw_spec, render, revisions_of, template_of
 from tests.resources.test_resources_schemas import ISTIO, assert_istio_knows_every_field
 
@@ -47,7 +47,7 @@ def test_all_objects_are_valid(engine: str) -> None:
         if item["apiVersion"] in ISTIO:
             assert_istio_knows_every_field(item)
         else:
-            kubernetes_validate.validate(item, "1.36", strict=True)
+            published.validate(item, "1.36")
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-import kubernetes_validate
 import pytest
 from slipway.api.revisions import revision_of
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, Outcome, Role, RolloutStatus, Stage
 from slipway.resources import RenderOptions, desired
 
+from tests import published
 from tests.resources.rendering import IDENTITY, OPTIONS, entry_of, of_kind, only, raw_spec, revisions_of, template_of
 
 SHADOWING = raw_spec(rollout={"shadow": {"percent": 10, "compare": "ArgMax"}}, serve="v2")
@@ -51,7 +51,7 @@ def test_stable_is_told_whom_to_ask() -> None:
     service = of_kind(objects, "Service")[1]
     assert service["spec"]["selector"]["slipway.dev/revision"] == CANDIDATE
     for item in (config, service):
-        kubernetes_validate.validate(item, "1.36", strict=True)
+        published.validate(item, "1.36")
 
 
 def test_another_cluster_domain() -> None:

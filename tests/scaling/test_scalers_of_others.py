@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Any
 
-import kubernetes_validate
 import pytest
 from slipway.api.status import ModelDeploymentStatus, RolloutStatus, Stage
 from slipway.api.validation import validate
 from slipway.resources.hpa import horizontal_pod_autoscaler
 from slipway.scaling import ScalingRequest
 
+from tests import published
 from tests.resources.rendering import IDENTITY, canary, of_kind, only, raw_spec, render
 from tests.scaling.scenes import autoscaling, decide, entry, outcome, pod, request, round_trip, view
 
@@ -61,7 +61,7 @@ def test_the_rendered_autoscaler_is_valid(version: str) -> None:
             way: {name: value for name, value in rules.items() if version == "1.36" or name != "tolerance"}
             for way, rules in scaler["spec"]["behavior"].items()
         }
-        kubernetes_validate.validate(scaler, version, strict=True)
+        published.validate(scaler, version)
 
 
 def test_what_the_autoscaler_says() -> None:
