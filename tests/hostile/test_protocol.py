@@ -25,7 +25,15 @@ DATATYPES = [*map(str, Datatype), "", "FP8", "fp32", "BYTES ", "\u202e"]
 SIZES = st.sampled_from([-1, 0, 1, 2, 3, 2**16, 2**31, 2**32, 2**62, 2**63 - 1])
 TEXTS = st.sampled_from(["x", "", "y", "\x00", "a" * 5000, "../x", "\u202e"])
 CLAIMS = st.sampled_from(["", "0", "-1", "1", "x", "99999999999"])
-NUMBERS: st.SearchStrategy[Any] = st.sampled_from([0, 1.5, -1, 2**70, 1e308, "1", True, None, [], {}, [[1]], "NaN"])
+GOOD = b'{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[NaN]}]'
+NUMBERS: st.SearchStrategy[Any] = st.sampled_from(
+    [0, 1.5, -1, 2**70, 10**400, 1e308, "1", True, None, [], {}, [[1]], "NaN"]
+)
+
+
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["timeout", "priority", "sequence_id", "cache", "binary_data_output", "x"]), NUMBERS, max_size=3
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +76,26 @@ def tensors(draw: st.DrawFn) -> dict[str, Any]:
     return {name: value for name, value in tensor.items() if draw(st.integers(0, 9))}
 
 
-@given(
-    st.lists(tensors(), max_size=3), st.binary(max_size=40), st.sampled_from(["", "0", "-1", "1", "x", "99999999999"])
-)
+@given(st.lists(tensors(), max_size=3), PARAMETERS, st.binary(max_size=40), CLAIMS)
 @settings(max_examples=150)
 def test_no_request_over_http_takes_the_server_down(
-    server: ServerThread, inputs: list[dict[str, Any]], tail: bytes, claimed: str
+    server: ServerThread, inputs: list[dict[str, Any]], parameters: dict[str, Any], tail: bytes, claimed: str
 ) -> None:
-    head = json.dumps({"inputs": inputs}).encode()
+    head = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
     named = {"Inference_Header_Content_Length": claimed or str(len(head))} if tail or claimed else {}
-    assert ask(server, head + tail, **named) in (200, 400, 413)
+    assert ask(server, head + tail, **named) in (200, 400, 413, 504)
+
+
+@given(st.dictionaries(st.sampled_from(["x", "id", "parameters", "y"]), NUMBERS | PARAMETERS), PARAMETERS)
+@settings(max_examples=100)
+def test_no_plain_request_takes_the_server_down(
+    server: ServerThread, document: dict[str, Any], parameters: dict[str, Any]
+) -> None:
+    body = json.dumps({**parameters, **document}).encode()
+    for form in ("generate", "generate_stream"):
+        status, answer, _ = fetch(server.address, "POST", INFER.replace("infer", form), body)
+        assert status in (200, 400, 504)
+        assert b"internal error" not in answer
 
 
 @pytest.mark.parametrize(
@@ -92,9 +110,15 @@ def test_no_request_over_http_takes_the_server_down(
         b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1e999]}]}',
         b"\xff\xfe" * 1000,
         b'{"id": "\\ud800"}',
+        GOOD + b',"parameters":{"timeout":1' + b"0" * 400 + b"}}",
+        GOOD + b',"parameters":{"priority":1' + b"0" * 400 + b"}}",
+        GOOD + b',"outputs":[{"name":"y","parameters":{"classification":1' + b"0" * 400 + b"}}]}",
     ],
-    ids=["deep lists", "deep objects", "many inputs", "twice", "rank", "product", "infinite", "no text", "surrogate"],
-)
+    ids=[
+        "deep lists", "deep objects", "many inputs", "twice", "rank", "product", "infinite", "no text", "surrogate",
+        "a long timeout", "a long priority", "many classes",
+    ],
+)  # fmt: skip
 def test_json_at_its_worst_is_the_clients_fault(server: ServerThread, body: bytes) -> None:
     assert ask(server, body) == 400
 

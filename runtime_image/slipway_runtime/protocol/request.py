@@ -24,6 +24,8 @@ MAX_TEXTS = 2**21
 """Elements of a tensor of BYTES: each is an object of its own, with ten times the bytes that it takes to send one."""
 MAX_CLASSES = 100_000
 _MICROSECOND = 1e-6
+_LARGEST = 2**63 - 1
+"""Over gRPC there is no larger number; as JSON there may be some that no float can hold."""
 _SHARED_MEMORY = "shared_memory_region"
 _SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 
@@ -260,7 +262,7 @@ def timeout_of(parameters: Parameters) -> float | None:
     value = parameters.get("timeout")
     if value is None or value == 0:
         return None
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
         raise invalid("parameter timeout must be a number of microseconds")
     return value * _MICROSECOND
 
@@ -268,7 +270,7 @@ def timeout_of(parameters: Parameters) -> float | None:
 def priority_of(parameters: Parameters) -> int:
     """The parameter ``priority``; see ``InferRequest``."""
     value = parameters.get("priority", 0)
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
         raise invalid("parameter priority must be a number of 0 or more")
     return value
 
