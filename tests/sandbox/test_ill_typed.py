@@ -13,6 +13,7 @@ from tests.sandbox.differential import APPLY
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+Found = tuple[int, dict[str, Any]]
 PLACE = "/apis/apps/v1/namespaces/t/deployments/d"
 MODELS = "/apis/slipway.dev/v1alpha1/namespaces/t/modeldeployments"
 
@@ -33,9 +34,7 @@ def deployment(name: str = "d", **pod: Any) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-async def applied(
-    api: Api, body: dict[str, Any], manager: str = "m", force: str = "false"
-) -> tuple[int, dict[str, Any]]:
+async def applied(api: Api, body: dict[str, Any], manager: str = "m", force: str = "false") -> Found:
     return await asked(api, Call("PATCH", PLACE, (("fieldManager", manager), ("force", force)), body, APPLY))
 
 
