@@ -1,11 +1,13 @@
 """Parts of a spec in Kubernetes' own language: nonsense there names its field; old revisions with it harm nobody."""
 
+import json
 from typing import Any
 
 import pytest
 from slipway.api.validation import validate
 from slipway.resources.overlay import lay_over
 
+from tests.engine.world import World
 from tests.hostile.specimens import PLAUSIBLE, model_deployment
 from tests.resources.rendering import canary, raw_spec, render, template_of
 
@@ -71,3 +73,29 @@ def test_lists_lie_over_what_is_none() -> None:
     assert lay_over({"env": [7, {"name": "A"}]}, {"env": [{"name": ["A"]}, 8]}) == {
         "env": [7, {"name": "A"}, {"name": ["A"]}, 8]
     }
+
+
+@pytest.mark.parametrize("letter", ["x", "é", '"'])
+async def test_what_is_large_is_run_or_names_its_version(letter: str) -> None:
+    """As much as the schema takes: 128 variables of 32 KiB. What is accepted is applied, all of it."""
+    outcomes = set()
+    for number in (1, 8, 16, 128):
+        value = letter * (32 * 1024 // len(letter.encode()))
+        runtime = {"env": [{"name": f"A{index}", "value": value} for index in range(number)]}
+        spec = {"versions": [{"name": "v1", "uri": "file:///m", "runtime": runtime}]}
+        found = [str(problem) for problem in validate(model_deployment(spec)).problems]
+        if found:
+            (text,) = found
+            assert text.startswith("spec.versions[0]: takes ")
+            assert "of them runtime.env" in text
+        else:
+            world = World()
+            world.declare(spec)
+            await world.settle()
+            assert world.status["phase"] == "Ready"
+            for child in world.api.objects.values():
+                annotations = child["metadata"].get("annotations") or {}
+                assert sum(len(f"{key}{text}".encode()) for key, text in annotations.items()) < 256 * 1024
+                assert len(json.dumps(child, ensure_ascii=False).encode()) < 1536 * 1024
+        outcomes.add(bool(found))
+    assert outcomes == {True, False}

@@ -16,6 +16,7 @@ from slipway.api.open_parts import misshapen
 from slipway.api.problems import Problem, unknown_fields
 from slipway.api.provider_limits import beyond_provider
 from slipway.api.scalars import DecimalString, Duration, Quantity
+from slipway.api.sizes import oversized
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.support import unsupported_settings
 
@@ -84,6 +85,7 @@ def validate(raw: Mapping[str, Any]) -> Validated:
         *beyond_engine(typed),
         *ineffective_admission(typed),
         *misshapen(typed),
+        *oversized(spec),
         *unsupported_settings(typed),
     )
     warnings = (*_unknown(typed, spec), *questionable_settings(typed))

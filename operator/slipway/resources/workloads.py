@@ -25,6 +25,9 @@ __all__ = [
 DEFINITION = "slipway.dev/definition"
 """Annotation of a Deployment with its revision's definition, from which a deleted ControllerRevision is made again."""
 
+LARGEST_COPY = 192 * 1024
+"""Bytes of a definition up to which its Deployment has a copy: all annotations of an object may take 256 KiB."""
+
 
 def controller_revision(identity: Identity, revision: Revision, number: int) -> dict[str, Any]:
     """The definition of a revision, kept so that its pods can be rebuilt after the user has edited the version."""
@@ -41,12 +44,11 @@ def deployment(
     identity: Identity, spec: ModelDeploymentSpec, entry: VersionStatus, revision: Revision, options: RenderOptions
 ) -> dict[str, Any]:
     """The Deployment of a live revision."""
-    definition = json.dumps(dict(revision.data), sort_keys=True, separators=(",", ":"))
     labelled = metadata(identity, entry.revision, revision_labels(identity, entry.name, entry.revision))
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": labelled | {"annotations": {DEFINITION: definition}},
+        "metadata": labelled | _copy(revision),
         "spec": {
             "replicas": entry.replicas,
             "selector": {"matchLabels": selector_labels(identity, entry.revision)},
@@ -58,6 +60,12 @@ def deployment(
             "template": template_of(revision) or pod_template(identity, revision, options),
         },
     }
+
+
+def _copy(revision: Revision) -> dict[str, Any]:
+    """Metadata with a copy of the definition; without one that no annotation could hold."""
+    definition = json.dumps(dict(revision.data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return {"annotations": {DEFINITION: definition}} if len(definition.encode()) <= LARGEST_COPY else {}
 
 
 def disruption_budget(identity: Identity, entry: VersionStatus) -> dict[str, Any]:
