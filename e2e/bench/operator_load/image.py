@@ -7,9 +7,10 @@ import others where they are found: a Kubernetes validator alone takes 20 MiB an
 import re
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import packages_distributions
 from types import ModuleType
+from typing import ClassVar
 
 from e2e.sandbox.children import REPOSITORY_ROOT
 
@@ -29,23 +30,24 @@ def absent_packages(pins: str) -> set[str]:
     return {name for name, found in provided.items() if present.isdisjoint(map(_normal, found))}
 
 
-class _Image:
-    """A finder that finds nothing of some packages, so that nobody else is asked."""
+class _Image(PathFinder):
+    """Finds what lies on the path, but for what is absent."""
 
-    def __init__(self, absent: set[str]) -> None:
-        self._absent = absent
+    absent: ClassVar[set[str]] = set()
 
+    @classmethod
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Raise for what is absent; leave everything else to the next finder."""
-        if name.partition(".")[0] in self._absent:
-            raise ModuleNotFoundError(f"No module named {name!r} in the operator's image", name=name)
-        return None
+        """None for what is absent."""
+        if fullname.partition(".")[0] in cls.absent:
+            return None
+        return super().find_spec(fullname, path, target)
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, _Image(absent_packages(PINS.read_text())))
+    _Image.absent = absent_packages(PINS.read_text())
+    sys.meta_path[:] = [_Image if finder is PathFinder else finder for finder in sys.meta_path]
     from slipway.cli import main
 
     sys.exit(main())
