@@ -142,6 +142,19 @@ def test_cooldown_after_a_change_in_either_direction() -> None:
     assert outcome(decide(request(4, 480.0, entry=recent, settings=both))) == (4, "HoldCooldown")
 
 
+def test_a_removal_that_was_not_carried_out_is_not_added_to() -> None:
+    """Operator killed between status and Deployment, and away for longer than the cooldown: one step, not two."""
+    cut_off = entry(3, scaled_at=format_time(NOW - 400), plans=long_low(1))
+    four = view(*(pod(number) for number in range(4)))
+    held = decide(request(3, 60.0, entry=cut_off, view=four))
+    assert outcome(held) == (3, "HoldCooldown")
+    carried_out = request(3, 60.0, entry=round_trip(held.entry))
+    assert outcome(decide(carried_out)) == (3, "HoldCooldown"), "the cooldown begins when pods go"
+    assert decide(request(3, 60.0, entry=cut_off)).replicas == 2
+    again = decide(request(3, 60.0, entry=held.entry, view=four))
+    assert again.entry.scaled_at == held.entry.scaled_at, "told once for each cooldown"
+
+
 def test_nothing_is_removed_during_a_rollout() -> None:
     """Research cases 14 and 66."""
     low = entry(4, plans=long_low(1))

@@ -11,7 +11,7 @@ from slipway.scaling.coverage import covered, gpu_measured
 from slipway.scaling.demand import demand_of
 from slipway.scaling.fleet import fleet_of
 from slipway.scaling.learning import learned_capacity, with_learned_target
-from slipway.scaling.limits import Bounds, Step, step
+from slipway.scaling.limits import Bounds, Step, begins_anew, step
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
 from slipway.scaling.starts import learned, slow_start, with_gpu_hours
@@ -64,6 +64,8 @@ def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
             "gpu_exported": gpu_measured(request),
         }
     )
+    if begins_anew(request, fleet):
+        entry = entry.model_copy(update={"scaled_at": format_time(request.now)})
     if request.autoscaling.dry_run:
         return _dry_run(request, entry, chosen, active=proposal.active)
     return _finished(request, entry.model_copy(update={"proposed": None}), chosen, active=proposal.active)

@@ -13,7 +13,7 @@ from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest
 from slipway.scaling.window import Window
 
-__all__ = ["Bounds", "Step", "step"]
+__all__ = ["Bounds", "Step", "begins_anew", "step"]
 
 PENDING = 2
 """Pods without a place that are kept: enough to make a cluster autoscaler act."""
@@ -130,12 +130,25 @@ def _hold_down(request: ScalingRequest, fleet: Fleet, window: Window, highest: i
     covered = window.covered_at()
     if covered is not None and covered > request.now:
         return ScalingReason.HOLD_STABILIZATION, f"until {whole_second(covered)} at the earliest"
+    if _unfinished(request, fleet):
+        return ScalingReason.HOLD_COOLDOWN, "the last removal has not been carried out yet"
     cooled = _cooled_at(request)
     if cooled > request.now:
         return ScalingReason.HOLD_COOLDOWN, f"until {whole_second(cooled)}"
     if highest >= fleet.wanted:
         return ScalingReason.HOLD_STABILIZATION, f"{highest} were needed within it"
     return None
+
+
+def _unfinished(request: ScalingRequest, fleet: Fleet) -> bool:
+    """Whether the Deployment still has more replicas than were decided on, because an operator ended in between."""
+    return request.view.exists and request.view.replicas > fleet.wanted
+
+
+def begins_anew(request: ScalingRequest, fleet: Fleet) -> bool:
+    """Whether the cooldown is over before the removal that it follows has been carried out: nothing has cooled."""
+    over = _cooled_at(request) <= request.now
+    return over and request.autoscaling.cooldown.seconds > 0 and _unfinished(request, fleet)
 
 
 def _without_surplus(fleet: Fleet, chosen: Step, bounds: Bounds) -> Step:
