@@ -7,6 +7,7 @@ import pytest
 
 from e2e.bench.operator_load.bare import copies
 from e2e.bench.operator_load.figures import Exposition, histogram_quantile, percentile, usage_of
+from e2e.bench.operator_load.image import PINS, absent_packages
 from e2e.bench.operator_load.report import Report, text
 from e2e.sandbox.controllers.client import DEPLOYMENTS, SERVICES
 
@@ -33,6 +34,12 @@ def test_a_quantile_is_that_of_what_was_added(share: float, bound: float) -> Non
     before = {0.1: 100.0, 0.5: 100.0, math.inf: 100.0}
     after = {0.1: 106.0, 0.5: 109.0, math.inf: 110.0}
     assert histogram_quantile(before, after, share) == bound
+
+
+def test_the_operator_is_measured_without_what_its_image_lacks() -> None:
+    absent = absent_packages(PINS.read_text())
+    assert absent >= {"kubernetes_validate", "orjson", "pytest"}
+    assert absent.isdisjoint({"slipway", "kopf", "kubernetes", "aiohttp", "numpy", "dateutil"})
 
 
 def test_of_nothing_there_is_no_quantile() -> None:

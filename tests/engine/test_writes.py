@@ -1,5 +1,7 @@
 """How often a status is written, and what waits for a moment so that it is written less often."""
 
+from typing import Any
+
 import pytest
 from slipway.engine.holding import HOLD, only_tells
 from slipway.engine.persistence import merge_patch
@@ -73,12 +75,19 @@ async def test_a_new_process_holds_nothing_back_for_longer():
     assert world.status["rollout"]["reason"] == "Verifying"
 
 
-VERSION = {"name": "v1", "revision": "m-v1-0", "subset": False, "readyReplicas": 0, "weight": {"intended": 0}}
-BEFORE = {
+VERSION: dict[str, Any] = {
+    "name": "v1",
+    "revision": "m-v1-0",
+    "subset": False,
+    "readyReplicas": 0,
+    "weight": {"intended": 0},
+}
+WAITING = {"stage": "Starting", "reason": "WaitingForPods", "message": "0 of 1"}
+BEFORE: dict[str, Any] = {
     "phase": "Pending",
     "replicas": 1,
     "versions": [VERSION],
-    "rollout": {"stage": "Starting", "reason": "WaitingForPods", "message": "0 of 1"},
+    "rollout": WAITING,
     "conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForPods"}],
 }
 
@@ -88,12 +97,12 @@ BEFORE = {
     [
         ({"replicas": 2}, True),
         ({"versions": [VERSION | {"readyReplicas": 1, "reason": "Verifying", "coldStart": {"p50": "1s"}}]}, True),
-        ({"rollout": BEFORE["rollout"] | {"reason": "Verifying", "message": "1 of 1"}}, True),
+        ({"rollout": WAITING | {"reason": "Verifying", "message": "1 of 1"}}, True),
         ({"conditions": [{"type": "Ready", "status": "False", "reason": "Verifying"}]}, True),
         ({"conditions": [{"type": "Ready", "status": "True", "reason": "WaitingForPods"}]}, False),
         ({"conditions": []}, False),
         ({"phase": "Stalled"}, False),
-        ({"rollout": BEFORE["rollout"] | {"stage": "Exposing"}}, False),
+        ({"rollout": WAITING | {"stage": "Exposing"}}, False),
         ({"rollout": None}, False),
         ({"versions": [VERSION | {"weight": {"intended": 5}}]}, False),
         ({"versions": [VERSION, VERSION | {"name": "v2"}]}, False),
