@@ -52,6 +52,30 @@ async def test_now_and_then_it_is_read_for_a_watch_may_be_deaf():
     assert replicas_wanted(world) == 3
 
 
+async def test_a_list_is_as_good_as_a_read():
+    world = await at_rest()
+    await world.reconciler.reconcile(KEY)
+    before = reads(world)
+    for _ in range(3):
+        world.now += READ_AGAIN - 1
+        await world.resync.models()
+        await world.reconciler.reconcile(KEY)
+    assert reads(world) == before
+    scaled(world, 3)
+    await world.resync.models()
+    await world.reconciler.reconcile(KEY)
+    assert (reads(world), replicas_wanted(world)) == (before, 3)
+
+
+async def test_a_list_of_before_is_no_first_read():
+    world = await at_rest()
+    world.start()
+    await world.resync.models()
+    before = reads(world)
+    await world.reconciler.reconcile(KEY)
+    assert reads(world) == before + 1
+
+
 async def test_a_new_process_reads_before_it_decides():
     world = await at_rest()
     world.start()

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from slipway.engine.resync import Resync
 from slipway.engine.telemetry import Telemetry
@@ -15,7 +17,7 @@ class EnoughError(Exception):
 
 
 class Stage:
-    def __init__(self, rounds: int = 1, namespaces: tuple[str, ...] = ()) -> None:
+    def __init__(self, rounds: int = 1, namespaces: tuple[str, ...] = (), often: float = math.inf) -> None:
         self.api, self.cache = MemoryApi(), Cache()
         self.now, self.rounds = 0.0, rounds
         self.waits: list[float] = []
@@ -27,6 +29,7 @@ class Stage:
             namespaces=namespaces,
             period=100.0,
             retry=5.0,
+            often=often,
             clock=lambda: self.now,
             sleep=self.sleep,
             draw=lambda: 0.5,
@@ -154,3 +157,36 @@ async def test_resource_versions_that_went_back_mean_another_past():
     await stage.resync.once()
     assert stage.cache.keys(SERVICE) == [Key("ns", "s")]
     assert stage.queued == [Key("ns", "kept")]
+
+
+def lists(stage: Stage, plural: str) -> int:
+    return sum(call.method == "GET" and call.path.endswith(f"/{plural}") for call in stage.api.calls)
+
+
+async def test_model_deployments_are_listed_more_often_than_the_rest():
+    stage = Stage(rounds=3, often=45.0)
+    await stage.run()
+    assert stage.waits == [45.0, 45.0, 10.0]
+    assert (lists(stage, "modeldeployments"), lists(stage, "services")) == (3, 1)
+    assert stage.resync.models_listed_at == 90.0
+
+
+async def test_a_list_of_model_deployments_that_fails_is_of_no_consequence():
+    stage = Stage(rounds=2, often=45.0)
+    await stage.resync.once()
+    stage.api.faults.append(lambda call: status(500, "InternalError", "down"))
+    with pytest.raises(EnoughError):
+        await stage.resync._wait(100.0)
+    assert (stage.waits, stage.resync.models_listed_at) == ([45.0, 45.0], 0.0)
+
+
+async def test_model_deployments_of_an_older_past_mean_that_everything_is_listed():
+    stage = Stage()
+    stage.add("a")
+    await stage.resync.once()
+    before = lists(stage, "services")
+    newer = {**stage.api.get("modeldeployments", "ns", "a")}
+    newer["metadata"] = {**newer["metadata"], "resourceVersion": "999999"}
+    stage.cache.put(MODEL_DEPLOYMENT, newer)
+    await stage.resync.models()
+    assert lists(stage, "services") == before + 1

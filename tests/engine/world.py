@@ -82,6 +82,7 @@ class World:
             telemetry=self.telemetry,
             wall=lambda: self.now,
             clock=lambda: self.now,
+            listed_at=lambda: self.resync.models_listed_at,
         )
 
     def measured(self) -> MetricsView:

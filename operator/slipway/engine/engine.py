@@ -20,6 +20,7 @@ from slipway.engine.goldens_reader import GoldensReader
 from slipway.engine.listening import EVERYWHERE
 from slipway.engine.observe import Observer, Prober, Remarks
 from slipway.engine.queue import WorkQueue
+from slipway.engine.reading import READ_AGAIN
 from slipway.engine.reconcile import Decide, Reconciler
 from slipway.engine.resync import Resync
 from slipway.engine.server import Health, serve
@@ -42,6 +43,8 @@ __all__ = ["Engine", "Settings"]
 
 log = logging.getLogger(__name__)
 
+LIST_AGAIN = 0.75 * READ_AGAIN
+"""Seconds between two lists of all ModelDeployments, which spare the reads of those at rest."""
 FAILURES_TOLD = 3
 """Failures in a row after which an object gets an event that says so."""
 
@@ -131,6 +134,7 @@ class Engine:
             namespaces=settings.namespaces,
             kinds=self.kinds,
             period=settings.resync,
+            often=LIST_AGAIN,
             clock=clock,
             on_changed=self.queue.add,
         )
@@ -178,6 +182,7 @@ class Engine:
             telemetry=self.telemetry,
             wall=wall,
             clock=clock,
+            listed_at=lambda: self.resync.models_listed_at,
             witnesses=self._witnesses,
         )
 

@@ -18,10 +18,18 @@ READ_AGAIN = 60.0
 class Reading:
     """ModelDeployments from the cache where that is enough, else from the API server."""
 
-    def __init__(self, client: Client, cache: Cache, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        clock: Callable[[], float],
+        listed_at: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
+        """``listed_at`` says when all of them were last listed into the cache, by the ``clock``."""
         self._client = client
         self._cache = cache
         self._clock = clock
+        self._listed_at = listed_at
         self._confirmed_at: dict[Key, float] = {}
         self._doubted: set[Key] = set()
 
@@ -30,8 +38,8 @@ class Reading:
 
         The first read is after the last write of any leader before us. From then on only we write what a decision
         rests on, and each of our writes is in the cache before the next decision; what people write comes by watch.
-        One without a status needs no first read: its first effect is to get one, on condition that nobody else has
-        written meanwhile.
+        After the first read a list is as good as another one. One without a status needs no first read: its first
+        effect is to get one, on condition that nobody else has written meanwhile.
         """
         known = self._cache.get(MODEL_DEPLOYMENT, key)
         if known is not None and (self._is_confirmed(key) or self._is_new(key, known)):
@@ -60,7 +68,8 @@ class Reading:
         self._doubted.discard(key)
 
     def _is_confirmed(self, key: Key) -> bool:
-        return self._clock() - self._confirmed_at.get(key, -math.inf) < READ_AGAIN
+        at = self._confirmed_at.get(key)
+        return at is not None and self._clock() - max(at, self._listed_at()) < READ_AGAIN
 
     def _is_new(self, key: Key, known: Mapping[str, Any]) -> bool:
         return not known.get("status") and key not in self._doubted

@@ -7,6 +7,7 @@ next run ends in the same place. A status write that meets a newer object means:
 import functools
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,10 +134,12 @@ class Reconciler:
         telemetry: Telemetry,
         wall: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
+        listed_at: Callable[[], float] = lambda: -math.inf,
         witnesses: Sequence[Witness] = (),
     ) -> None:
         """``metrics`` gives the newest view by namespace and name, ``want`` is told which expressions the next ones are
-        to answer; ``wall`` gives seconds since the epoch, ``clock`` runs on; ``witnesses`` may grow later.
+        to answer; ``wall`` gives seconds since the epoch, ``clock`` runs on, ``listed_at``
+        says by it when all ModelDeployments were last listed; ``witnesses`` may grow later.
         """
         self._client = client
         self._cache = cache
@@ -150,7 +153,7 @@ class Reconciler:
         self._recorder = recorder
         self._telemetry = telemetry
         self._wall = wall
-        self._reading = Reading(client, cache, clock)
+        self._reading = Reading(client, cache, clock, listed_at)
         self._holding = Holding(clock)
         self._witnesses = witnesses
         self._serial = itertools.count(1)
