@@ -80,7 +80,10 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     ),
 }
 """By the name of a field: values somebody may write there, good and bad."""
-MOMENTS = ("", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00.5Z", "9999-12-31T23:59:59Z", "1970-01-01", "now")
+MOMENTS = (
+    "", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00.5Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00", "9999-12-31T23:59:59-14:00", "1970-01-01", "now",
+)  # fmt: skip
 MOMENT = re.compile("^at$|(At|Time|evidenceFrom|window|deadline)$")
 """Names of fields of status that hold times."""
 

@@ -43,3 +43,17 @@ async def test_a_definition_that_cannot_be_read_is_made_anew_from_its_deployment
     name = kept["metadata"]["name"]
     assert world.api.get(CONTROLLER_REVISION.plural, KEY.namespace, name)["data"] == kept["data"]
     assert world.api.get(DEPLOYMENT.plural, KEY.namespace, name)["metadata"]["uid"] == pods["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("moment", ["0000-01-01T00:00:00Z", "1-01-01T00:00:00Z", "", None, "9999-12-31T23:59:59Z"])
+async def test_moments_that_no_clock_shows_are_none_that_a_pod_knows(moment: str | None) -> None:
+    """The API server takes any year from 0 on in the conditions of a pod, from whoever may write its status."""
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": moment} for kind in ("Ready", "PodScheduled")]
+    pod = only(world, "pods")
+    world.api.put({**pod, "status": {"podIP": "10.0.0.1", "conditions": conditions}})
+    for _ in range(3):
+        await world.reconcile()
+    assert world.status["versions"][0]["readyReplicas"] == 1

@@ -137,7 +137,11 @@ def _message(
 
 
 def _seconds(text: Any) -> float | None:
-    return parse_time(str(text)) if text else None
+    """A moment that a node wrote; None for one that no clock shows, such as the year 0, which the API server takes."""
+    try:
+        return parse_time(str(text)) if text else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _gpus(pod: Mapping[str, Any]) -> int:
