@@ -21,6 +21,10 @@ SHADOW_HEADER = "x-slipway-shadow"
 _UNANSWERED = (401, 403, 429, 503)
 """Not admitted, or not now: nothing is known of the answer."""
 _OK = 200
+_CHUNK = 256 * 1024
+_UNREADABLE = (
+    msgspec.MsgspecError, RequestFailure, KeyError, ValueError, TypeError, OverflowError, RecursionError, MemoryError,
+)  # fmt: skip
 
 
 class NoAnswer(Exception):  # noqa: N818 - nothing was learned; it is no error of the candidate
@@ -53,6 +57,9 @@ class CandidateClient:
             timeout=aiohttp.ClientTimeout(total=timeout),
             connector=aiohttp.TCPConnector(limit=connections),
             trust_env=True,
+            # A candidate is not trusted: what it sends must not grow here, nor lead elsewhere.
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity"},
         )
 
     async def infer(
@@ -67,17 +74,32 @@ class CandidateClient:
             headers |= trace.headers
         try:
             async with self._session.post(
-                target.rstrip("/") + self._path, data=b"".join((head, *blobs)), headers=headers
+                target.rstrip("/") + self._path,
+                data=b"".join((head, *blobs)),
+                headers=headers,
+                allow_redirects=False,
             ) as answer:
                 if answer.status in _UNANSWERED:
                     raise NoAnswer(f"status {answer.status}")
                 if answer.status != _OK:
                     raise WrongAnswer(f"status {answer.status}")
-                if (answer.content_length or 0) > self._max_answer:
-                    raise NoAnswer("the answer is too large to compare")
-                return _decode(await answer.read(), answer.headers.get(HEAD_LENGTH))
+                if answer.headers.get("Content-Encoding", "identity") != "identity":
+                    raise WrongAnswer("compressed, although that was not asked for")
+                return _decode(await self._whole(answer), answer.headers.get(HEAD_LENGTH))
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoAnswer(type(error).__name__) from error
+
+    async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        if (answer.content_length or 0) <= self._max_answer:
+            async for chunk in answer.content.iter_chunked(_CHUNK):
+                body += chunk
+                if len(body) > self._max_answer:
+                    break
+            else:
+                return bytes(body)
+        answer.close()
+        raise NoAnswer("the answer is too large to compare")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -104,11 +126,14 @@ def _decode(body: bytes, head_length: str | None) -> tuple[Tensor, ...]:
         head = msgspec.json.decode(body[:size], type=_Head)
         tensors: list[Tensor] = []
         for output in head.outputs:
-            end = size + int(output.parameters["binary_data_size"])
+            length = output.parameters["binary_data_size"]
+            if type(length) is not int or not 0 <= length <= len(body) - size:
+                raise ValueError("binary_data_size")
+            end = size + length
             datatype = Datatype(output.datatype)
             array = decode_raw(output.name, datatype, tuple(output.shape), memoryview(body)[size:end])
             tensors.append(Tensor(output.name, datatype, array))
             size = end
-    except (msgspec.MsgspecError, RequestFailure, KeyError, ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise WrongAnswer(f"not an answer: {type(error).__name__}") from error
     return tuple(tensors)
