@@ -156,8 +156,9 @@ def test_a_client_that_does_not_read_a_large_answer_loses_it() -> None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             connection.sendall(request)
             await_condition(lambda: server.metrics()['slipway_requests_total{code="200",shadow="false"}'] == 1)
-            # One that reads a little is not saved by that.
-            assert connection.recv(100)
+            # One that reads a little is not saved by that; on a slow machine it may be too late already.
+            with contextlib.suppress(ConnectionError):
+                connection.recv(100)
             await_condition(
                 lambda: server.on_loop(lambda: not server.listener.busy and not server.listener._connections)
             )
