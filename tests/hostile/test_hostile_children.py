@@ -57,3 +57,23 @@ async def test_moments_that_no_clock_shows_are_none_that_a_pod_knows(moment: str
     for _ in range(3):
         await world.reconcile()
     assert world.status["versions"][0]["readyReplicas"] == 1
+
+
+@pytest.mark.parametrize("plural", ["virtualservices", "destinationrules", "services", CONTROLLER_REVISION.plural])
+async def test_what_cannot_be_deleted_is_named_for_as_long_as_it_is_waited_for(plural: str) -> None:
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    found = only(world, plural)
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]}
+    world.api.put({**found, "metadata": found["metadata"] | leaving})
+    await world.reconcile()
+    (told,) = [entry for entry in world.status["conditions"] if entry["type"] == "TrafficApplied"]
+    assert (told["status"], told["reason"]) == ("False", "WaitingForDeletion")
+    assert f"{found['kind']} {found['metadata']['name']} is being deleted" in told["message"]
+    assert "example.com/keep" in told["message"]
+    world.api.drop(plural, KEY.namespace, found["metadata"]["name"])
+    await world.settle()
+    (told,) = [entry for entry in world.status["conditions"] if entry["type"] == "TrafficApplied"]
+    assert (told["status"], told["reason"]) == ("True", "Applied")
+    assert "deletionTimestamp" not in only(world, plural)["metadata"]

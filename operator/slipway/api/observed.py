@@ -106,6 +106,8 @@ class TrafficView:
     """Field manager that changed them."""
     refusal: str = ""
     """Why a gateway does not take the route, in its own words."""
+    leaving: str = ""
+    """An object of ours that has to be gone before anything else is written: what it is, and what keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,10 @@ REASONS: Mapping[str, Explanation] = {
         "Read the message, which is the controller's: a gateway may allow no routes of this namespace, or not serve a "
         "host.",
     ),
+    "WaitingForDeletion": Explanation(
+        "Somebody has deleted an object of the operator's and something keeps it: nothing is written until it is gone.",
+        "Find out who keeps it: the message names its finalizers. The operator makes it anew.",
+    ),
     "NoRoute": Explanation("No route exists, since no version can serve yet."),
     "Applied": Explanation("The router holds the intended weights."),
     "Observing": Explanation("The weight is confirmed; hold and evidence run."),

@@ -31,6 +31,8 @@ def traffic_verdict(
     status: ModelDeploymentStatus, spec: ModelDeploymentSpec | None, observed: Observed, now: float
 ) -> tuple[bool | None, str, str]:
     """Status, reason and message of the condition TrafficApplied, as far as weights go."""
+    if observed.traffic.leaving:
+        return False, "WaitingForDeletion", f"nothing is written until it is gone: {observed.traffic.leaving}"
     if observed.traffic.refusal:
         return False, "RouteRefused", f"a gateway does not take the route: {observed.traffic.refusal}"
     settle = spec.traffic.settle.seconds if spec is not None else 0.0

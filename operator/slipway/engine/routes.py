@@ -13,6 +13,8 @@ from slipway.kube.cache import Cache
 from slipway.kube.drift import DriftLedger
 from slipway.kube.kinds import (
     AUTHORIZATION_POLICY,
+    CONTROLLER_REVISION,
+    DEPLOYMENT,
     DESTINATION_RULE,
     ENVOY_FILTER,
     HTTP_ROUTE,
@@ -67,7 +69,19 @@ def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider
         drifted=drift is not None,
         foreign_manager=drift.manager if drift else "",
         refusal=_refusal(route) if route and provider is Provider.GATEWAY_API else "",
+        leaving=_leaving(cache, key, uid),
     )
+
+
+def _leaving(cache: Cache, key: Key, uid: str) -> str:
+    """The first object that has to be gone, and made anew, before anything after it is written; empty without one."""
+    live = [(CONTROLLER_REVISION, key_of(obj)) for obj in cache.owned(DEPLOYMENT, key)]
+    for kind, place in (*live, *_written(key)):
+        obj = _own(cache.get(kind, place), uid)
+        if obj is not None and obj["metadata"].get("deletionTimestamp"):
+            kept = ", ".join(obj["metadata"].get("finalizers") or ())
+            return f"{kind.name} {place.name} is being deleted" + (f"; finalizers keep it: {kept}" if kept else "")
+    return ""
 
 
 def _written(key: Key) -> Iterable[tuple[Kind, Key]]:
