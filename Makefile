@@ -27,7 +27,10 @@ $(STAMP): pyproject.toml
 demo: setup ## Roll out a real model in a sandbox on this machine (KEEP=1 leaves it running)
 	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep) $(DEMO_ARGS)
 
-test: check unit integration e2e ## Everything: static checks, unit, integration and end-to-end tests
+test: check ## Everything: static checks, unit, integration and end-to-end tests
+	@# Unit tests compute and integration tests wait: one after the other they leave half of a small machine idle.
+	@$(MAKE) --no-print-directory --jobs=2 unit integration
+	@$(MAKE) --no-print-directory e2e
 	@$(BIN)/coverage combine --quiet 2>/dev/null; $(BIN)/coverage report --sort=cover | tail -n 25
 
 check: setup ## Static checks: ruff, mypy, import-linter, hadolint, known vulnerabilities
