@@ -6,6 +6,8 @@ import pytest
 from slipway.engine.holding import HOLD, only_tells
 from slipway.engine.persistence import merge_patch
 from slipway.engine.reconcile import Outcome
+from slipway.kube.cache import trimmed
+from slipway.kube.kinds import WATCHED
 
 from tests.engine.world import KEY, World, versions
 
@@ -73,6 +75,22 @@ async def test_a_new_process_holds_nothing_back_for_longer():
     await look(world, 0.1)
     await look(world, HOLD)
     assert world.status["rollout"]["reason"] == "Verifying"
+
+
+async def test_nothing_changes_an_object_of_the_cache():
+    """Its parts may be parts of others as well."""
+    world = World()
+    for name in ("v1", "v2"):
+        world.declare(versions("v1", "v2", serve=name))
+        await world.settle(rounds=200)
+    await world.resync.once()
+    seen = 0
+    for kind in WATCHED:
+        for key in world.cache.keys(kind):
+            stored = world.api.get(kind.plural, *key)
+            assert world.cache.get(kind, key) == trimmed(kind, stored), (kind.name, key)
+            seen += 1
+    assert seen >= 8
 
 
 VERSION: dict[str, Any] = {

@@ -4,7 +4,6 @@ A copy is only ever replaced by a newer one, so an event that was under way whil
 of our own write. Lists of the API server are older than events that overtook them; both orders end alike.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from slipway.kube.client import Listing
 from slipway.kube.kinds import DEPLOYMENT, MODEL_DEPLOYMENT, POD, SCALERS, VIRTUAL_SERVICE, Kind
+from slipway.kube.likeness import Likeness
 from slipway.kube.metadata import Key, is_older, key_of, owner_key, resource_version, uid_of
 
 __all__ = ["Cache", "scaled_deployment", "trimmed"]
@@ -23,15 +23,8 @@ TOMBSTONES = 4096
 """Deletions remembered per kind, against lists that were under way."""
 
 
-SHORT = 64
-"""Characters of a string that is worth looking up."""
-
-
 def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources.
-
-    Names of fields and short strings are the same in thousands of objects and are held once.
-    """
+    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources."""
     metadata = dict(obj["metadata"])
     if "managedFields" in metadata:
         kept = ("manager", "operation", "time", "subresource")
@@ -48,17 +41,7 @@ def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
                 for container in spec.get("containers") or ()
             ],
         }
-    shared: dict[str, Any] = _shared(copy)
-    return shared
-
-
-def _shared(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {sys.intern(name): _shared(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_shared(inner) for inner in value]
-    # Not what only looks like a string.
-    return sys.intern(value) if type(value) is str and len(value) <= SHORT else value
+    return copy
 
 
 def _full_host(host: str, namespace: str) -> str:
@@ -120,9 +103,13 @@ class _Shelf:
 
 
 class Cache:
-    """Trimmed objects by kind and key, indexed by the ModelDeployment they belong to, VirtualServices also by host."""
+    """Trimmed objects by kind and key, indexed by the ModelDeployment they belong to, VirtualServices also by host.
+
+    Parts of them are parts of others as well: an object of the cache must never be changed.
+    """
 
     def __init__(self) -> None:
+        self._likeness = Likeness()
         self._shelves: dict[Kind, _Shelf] = defaultdict(_Shelf)
 
     def get(self, kind: Kind, key: Key) -> Object | None:
@@ -173,7 +160,7 @@ class Cache:
             return False
         if known is not None:
             self._forget(shelf, key)
-        self._keep(shelf, key, trimmed(kind, obj))
+        self._keep(shelf, key, self._likeness.of(trimmed(kind, obj)))
         return True
 
     def remove(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
