@@ -105,7 +105,7 @@ def test_what_cannot_finish_in_time_is_not_started() -> None:
 
         def learn() -> None:
             for _ in range(20):
-                server.batcher._cost.observe(1, 1000.0)
+                server.batcher._cost.observe(1, 30.0)
 
         server.on_loop(learn)
         answers = [ask(server, 1, timeout=20_000_000)[0] for _ in range(8)]
