@@ -321,7 +321,7 @@ class ServerProcess:
             return False
 
     def await_ready(self) -> None:
-        await_condition(lambda: self.ready() or self._must_live(), patience=120)
+        await_condition(lambda: self.ready() or self._must_live(), patience=300)
 
     def _must_live(self) -> bool:
         assert self.process.poll() is None, f"exit code {self.process.returncode}"
@@ -331,7 +331,7 @@ class ServerProcess:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=240)
 
 
 @contextlib.contextmanager
