@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from slipway.api.observed import Observed
 from slipway.api.revisions import revision_of
+from slipway.api.status import ModelDeploymentStatus
+from slipway.engine.coherence import coherent
 from slipway.kube.kinds import DEPLOYMENT
 
 from tests.engine.world import KEY, World, versions
@@ -44,6 +47,13 @@ AT_REST = {
     "the stable one is being rolled back": of_rollout(stage="Returning", outcome="Failed"),
     "a rollout of nothing": of_rollout(stage="Shifting", to="", toRevision=""),
 }
+LEFT_ALONE = {
+    "the stable one without its subset": {"subset": False},
+    "the stable one without its subset's age": {"subset": False, "subsetAt": "9999-12-31T23:59:59Z"},
+    "weight that nothing holds": {"weight": {"intended": 0, "applied": 0}, "subset": False},
+    "not verified": {"verified": "Failed"},
+}
+"""Parts of the stable version's entry that somebody writes."""
 AT_TEN = {
     "the candidate is stable": of_versions(entry("v2", "Stable", 100), entry("v1", "Previous", 0)),
     "another is stable": of_versions(entry("v3", "Stable", 90), entry("v2", "Candidate", 10)),
@@ -98,3 +108,40 @@ async def test_a_rollout_goes_on_from_the_live_weight(forge: Callable[[Status], 
     assert live(world) == there
     assert deployments(world) == {revision("v1"), revision("v2")}
     assert world.status["rollout"]["reason"] == "AwaitingPromotion"
+
+
+@pytest.mark.parametrize("part", LEFT_ALONE.values(), ids=LEFT_ALONE.keys())
+async def test_the_route_of_what_serves_is_never_taken_away(part: Status) -> None:
+    world = World()
+    world.declare(spec_serving("v1"))
+    await world.settle()
+    stored = world.api.get("modeldeployments", *KEY)
+    entries = [{**world.status["versions"][0], **part}]
+    world.api.put({**stored, "status": world.status | {"versions": entries}})
+    for _ in range(6):
+        await world.reconcile()
+        world.now += 6.0
+        rule, route = (world.api.get(plural, *KEY)["spec"] for plural in ("destinationrules", "virtualservices"))
+        assert [subset["name"] for subset in rule["subsets"]] == [revision("v1")]
+        assert route["http"][-1]["route"][0]["destination"]["subset"] == revision("v1")
+    assert (world.status["phase"], live(world)) == ("Ready", {"v1": ("Stable", 100, 100)})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"candidate": {"requests": -5, "bad": 0}},
+        {"stable": {"requests": 5, "bad": 6}},
+        {"candidate": {"requests": 5, "bad": -1}},
+        {"windows": -1},
+        {"silentWindows": -1},
+        {"badWindows": -1},
+    ],
+)
+def test_evidence_of_what_cannot_be_counted_is_gathered_anew(part: Status) -> None:
+    checks = [{"name": "errors", "windows": 2}, {"name": "latency", "windows": 2, **part}]
+    status = ModelDeploymentStatus.from_wire({"analysis": checks})
+    observed = Observed(name=KEY.name, namespace=KEY.namespace, uid="u", generation=1)
+    kept, events = coherent(status, observed, ())
+    assert [check.name for check in kept.analysis] == ["errors"]
+    assert events == ()

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from slipway.api.events import EventRecord
 from slipway.api.observed import Observed
-from slipway.api.status import ModelDeploymentStatus, Role, Stage
+from slipway.api.status import CheckStatus, ModelDeploymentStatus, Role, Stage
 
 __all__ = ["coherent"]
 
@@ -19,8 +19,12 @@ def coherent(
 ) -> tuple[ModelDeploymentStatus, tuple[EventRecord, ...]]:
     """The status as it is; without versions and the rollout under way where they contradict each other.
 
-    ``described`` are the revisions that the spec describes. History, counters and answers stay as they are.
+    ``described`` are the revisions that the spec describes. History, counters and answers stay as they are. Evidence
+    that counts what cannot be counted is gathered anew.
     """
+    analysis = tuple(check for check in status.analysis if _countable(check))
+    if len(analysis) < len(status.analysis):
+        status = status.model_copy(update={"analysis": analysis})
     why = _contradiction(status) or _ghost(status, observed, described)
     if not why:
         return status, ()
@@ -29,6 +33,13 @@ def coherent(
     text = f"status contradicts itself and is rebuilt from what runs: {why}"
     event = EventRecord("StatusUnreadable", text, "Warning")
     return status.model_copy(update={"versions": (), "rollout": kept}), (event,)
+
+
+def _countable(check: CheckStatus) -> bool:
+    """Whether its numbers are numbers of requests and of windows."""
+    counts = (check.candidate, check.stable)
+    windows = min(check.windows, check.silent_windows, check.bad_windows)
+    return windows >= 0 and all(0 <= count.bad <= count.requests for count in counts)
 
 
 def _contradiction(status: ModelDeploymentStatus) -> str:

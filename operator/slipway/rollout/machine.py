@@ -182,14 +182,18 @@ def _look(draft: Draft, observed: Observed) -> None:
         verified = entry.verified
         if view.probe.passed is not None:
             verified = "Passed" if view.probe.passed else "Failed"
-        agrees = (entry.revision in observed.traffic.subsets) == entry.subset
+        applied = observed.traffic.weights.get(entry.revision, 0)
+        # What is led to keeps its subset, whatever somebody has written.
+        subset = entry.subset or entry.weight.intended > 0 or applied > 0
+        agrees = (entry.revision in observed.traffic.subsets) == subset
         draft.update(
             entry.revision,
+            subset=subset,
             ready_replicas=view.ready,
             verified=verified,
             loaded_digest=view.probe.loaded_digest or entry.loaded_digest,
             subset_at=(entry.subset_at or now) if agrees else "",
-            weight=entry.weight.model_copy(update={"applied": observed.traffic.weights.get(entry.revision, 0)}),
+            weight=entry.weight.model_copy(update={"applied": applied}),
         )
 
 
