@@ -117,6 +117,12 @@ def test_revision_numbers_are_kept_and_continued() -> None:
     assert given_numbers == {first: 8, second: 4, third: 7, fourth: 9}
 
 
+def test_no_revision_number_is_larger_than_the_api_server_takes() -> None:
+    names = [item["metadata"]["name"] for item in of_kind(render(SPEC, ()), "ControllerRevision")]
+    objects = render(SPEC, (), numbers={names[0]: 2**63 - 1})
+    assert {item["revision"] for item in of_kind(objects, "ControllerRevision")} == {2**63 - 1}
+
+
 def test_a_live_revision_without_definition_keeps_its_route_and_is_not_rendered() -> None:
     entry = VersionStatus(
         name="v1",

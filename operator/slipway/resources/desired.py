@@ -22,6 +22,8 @@ __all__ = ["APPLIED_HASH", "desired"]
 APPLIED_HASH = "slipway.dev/applied-hash"
 """Annotation with a hash of the object as rendered: equal hashes mean that there is nothing to apply."""
 HASH_LENGTH = 16
+LARGEST_NUMBER = 2**63 - 1
+"""Of a ControllerRevision, whose number somebody may have set."""
 
 
 def desired(
@@ -72,7 +74,7 @@ def _controller_revisions(
     for name, revision in revisions.items():
         number = numbers.get(name)
         if number is None:
-            newest += 1
+            newest = min(newest + 1, LARGEST_NUMBER)
             number = newest
         objects.append(controller_revision(identity, revision, number))
     return objects
