@@ -104,8 +104,6 @@ async def ready(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-
-
 def test_the_tutorial_ends_where_it_says() -> None:
     text = TUTORIAL.read_text()
     saved = set(re.findall(r"Save it as `([\w-]+\.yaml)`", text))
