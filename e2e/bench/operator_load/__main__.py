@@ -5,7 +5,8 @@ operator does it, from as many ModelDeployments; then each of them is rolled out
 time; then nothing happens for a while; then some roll while the others idle. Pods are HOLLOW (simulated, see
 hollow.py), there is no mesh and no Prometheus, and rollouts have no checks: what is measured is the operator.
 
-On the sandbox's API server, or with ``KUBEBUILDER_ASSETS`` on a real one.
+On the sandbox's API server, or on a real one: with ``KUBEBUILDER_ASSETS``, started as
+``python -m e2e.sandbox.node.namespace python -m e2e.bench.operator_load``.
 """
 
 import argparse

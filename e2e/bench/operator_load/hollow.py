@@ -13,11 +13,13 @@ from collections.abc import Callable
 from aiohttp import web
 
 from e2e.sandbox.cluster import Sandbox
-from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS, ApiClient, ApiError, Obj
+from e2e.sandbox.controllers.client import DEPLOYMENTS, PODS, SERVICE_ACCOUNTS, ApiClient, ApiError, Obj
+from e2e.sandbox.node.namespace import is_inside
 
 __all__ = ["HollowCluster", "HollowNode"]
 
-HOST = "127.77.0.1"
+HOST = "10.244.77.1" if is_inside() else "127.77.0.1"
+"""Of all pods; a real API server takes no address of 127.0.0.0/8, and a network namespace has others."""
 PORT = 8080
 WRITERS = 8
 """Deployments that are looked after at a time."""
@@ -58,6 +60,12 @@ class HollowNode:
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, PORT).start()
+        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+        with contextlib.suppress(ApiError):
+            # A real API server admits no pod without it, and no controller makes it here.
+            await self._client.create(
+                SERVICE_ACCOUNTS, {**account, "metadata": {"name": "default", "namespace": self._namespace}}
+            )
         listed = await self._client.list_all(DEPLOYMENTS, namespace=self._namespace)
         self._tasks = [asyncio.create_task(self._follow(listed["metadata"]["resourceVersion"]))]
         self._tasks += [asyncio.create_task(self._work()) for _ in range(WRITERS)]

@@ -326,7 +326,7 @@ class Writer:
         return self.replace(target, stored, resource.inward(obj), write, owned=True), False
 
     def _decode_applied(self, target: Target, merged: JsonDict, write: Write, label: str) -> JsonDict:
-        """What was applied as an object. Raises ApiError: 500, as the real server, for what a built-in kind cannot be."""
+        """What was applied as an object. Raises ApiError: 500, like the real server, for what no built-in kind is."""
         try:
             return self.decode(target.resource, merged, write)
         except ApiError as problem:

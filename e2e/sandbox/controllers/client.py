@@ -20,6 +20,8 @@ Obj = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+PUT_OFF = 10
+"""Times that a request is sent to a server that puts it off."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
 WATCH_LINE_LIMIT = 1 << 24
 
@@ -187,20 +189,29 @@ class ApiClient:
         accept: str = "application/json",
         seconds: float = 30,
     ) -> Obj:
-        """Send one request and return the JSON answer; raises ApiError when the server refuses."""
+        """Send one request and return the JSON answer; raises ApiError when the server refuses.
+
+        What a busy server puts off with 429 and ``Retry-After`` is sent again, as every client of Kubernetes does: a
+        real one puts off the first requests for a kind whose definition is new.
+        """
         headers = {"Accept": accept}
         data = None
         if body is not None:
             data = orjson.dumps(body)
             headers["Content-Type"] = content_type
         timeout = aiohttp.ClientTimeout(total=seconds)
-        async with self._open().request(
-            method, self.access.url + path, params=params, data=data, headers=headers, timeout=timeout
-        ) as response:
-            raw = await response.read()
-            if response.status >= 400:
-                raise _error(response.status, raw)
-            return orjson.loads(raw) if raw else {}
+        for rest in reversed(range(PUT_OFF)):
+            async with self._open().request(
+                method, self.access.url + path, params=params, data=data, headers=headers, timeout=timeout
+            ) as response:
+                raw = await response.read()
+                wait = response.headers.get("Retry-After", "") if response.status == 429 and rest else ""
+                if not wait.isdigit():
+                    break
+            await asyncio.sleep(int(wait))
+        if response.status >= 400:
+            raise _error(response.status, raw)
+        return orjson.loads(raw) if raw else {}
 
     async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
         """Read something that is no JSON, such as a log; raises ApiError when the server refuses."""
