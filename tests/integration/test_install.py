@@ -91,7 +91,8 @@ def asked(running: Cluster) -> set[tuple[str, str, str]]:
     found = set()
     for line in (running.data_dir / "apiserver" / "audit.log").read_text().splitlines():
         event = json.loads(line)
-        if event["user"]["username"] != ACCOUNT.name:
+        # Discovery is about no object, and everybody may read it.
+        if event["user"]["username"] != ACCOUNT.name or "objectRef" not in event:
             continue
         what = event["objectRef"]
         name = "/".join(filter(None, (what.get("resource"), what.get("subresource"))))
