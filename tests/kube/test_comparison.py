@@ -101,6 +101,20 @@ def test_whatever_is_added_to_a_route_is_a_difference(added, where):
     [
         ("v1", "Service", {"selector": {"m": "a"}}, {"selector": {"m": "a", "x": "y"}}, "spec.selector.x"),
         (
+            "security.istio.io/v1",
+            "AuthorizationPolicy",
+            {"selector": {"matchLabels": {"m": "a"}}},
+            {"selector": {"matchLabels": {"m": "a", "x": "y"}}},
+            "spec.selector.matchLabels.x",
+        ),
+        (
+            "networking.istio.io/v1alpha3",
+            "EnvoyFilter",
+            {"workloadSelector": {"labels": {"m": "a"}}},
+            {"workloadSelector": {"labels": {"m": "a", "x": "y"}}},
+            "spec.workloadSelector.labels.x",
+        ),
+        (
             "policy/v1",
             "PodDisruptionBudget",
             {"selector": {"matchLabels": {"m": "a"}}},

@@ -44,8 +44,8 @@ class _Share(Enum):
 
 
 Path = tuple[str, ...]
-_SELECTOR: Path = ("spec", "selector")
-"""Of Services, Deployments and PodDisruptionBudgets: the API server keeps it as a whole."""
+_SELECTORS = frozenset({("spec", "selector"), ("spec", "workloadSelector")})
+"""Which pods an object is for: one label more, and a policy protects none of them."""
 
 
 def contains(live: Any, wanted: Any) -> bool:
@@ -110,7 +110,7 @@ def _is_quantity(path: Path) -> bool:
 
 
 def _is_whole(path: Path, share: _Share) -> bool:
-    return share is _Share.NOTHING or (share is _Share.FIELDS and path == _SELECTOR)
+    return share is _Share.NOTHING or path in _SELECTORS
 
 
 def _below(path: Path, key: str, share: _Share) -> _Share:
