@@ -52,7 +52,7 @@ class Plan(Protocol):
     """Which calls are struck."""
 
     def fault(self, call: Call, calls: int, writes: int) -> Fault | None:
-        """What happens to a call that is the so-manieth of a process, and its so-manieth write."""
+        """What happens to a call, given its number among the calls of a process, and among its writes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import MAX_TENSORS, MAX_TEXTS, decode_request
 from slipway_runtime.rpc import requests as rpc_requests
-from slipway_runtime.rpc.requests import Undecoded, decode_infer
+from slipway_runtime.rpc.requests import Undecoded
 from slipway_runtime.rpc.wire import MAX_FIELDS, bytes_field, number_field, packed_field, text_field, varint
 from slipway_runtime.tensors.datatypes import Datatype
 
@@ -30,7 +30,7 @@ def message(datatype: Datatype, shape: list[int], contents: bytes, *more: bytes)
 
 def refused(data: bytes) -> str:
     with pytest.raises(RequestFailure) as caught:
-        decode_infer(memoryview(data))
+        Undecoded(memoryview(data)).decode()
     assert caught.value.status == 400
     return caught.value.text
 
@@ -89,7 +89,7 @@ def test_numbers_of_any_length_come_out_as_they_went_in(datatype: Datatype) -> N
     packed = b"".join(varint(value) for value in values[:60_000])
     apart = b"".join(number_field(field, value) for value in values[:6])
     whole = bytes_field(field, packed) + apart + bytes_field(field, packed)
-    read = decode_infer(memoryview(message(datatype, [120_006], whole))).request.inputs[0].array
+    read = Undecoded(memoryview(message(datatype, [120_006], whole))).decode().request.inputs[0].array
     assert read.dtype == datatype.numpy
     assert read.tolist() == values[:60_000] + values[:6] + values[:60_000]
 

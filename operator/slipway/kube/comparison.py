@@ -11,7 +11,7 @@ from typing import Any
 
 from slipway.api.scalars import Quantity
 
-__all__ = ["contains", "difference", "projected"]
+__all__ = ["difference", "projected"]
 
 _QUANTITIES = frozenset({"requests", "limits", "capacity", "hard"})
 """Maps whose values are quantities."""
@@ -46,11 +46,6 @@ class _Share(Enum):
 Path = tuple[str, ...]
 _SELECTORS = frozenset({("spec", "selector"), ("spec", "workloadSelector")})
 """Which pods an object is for: one label more, and a policy protects none of them."""
-
-
-def contains(live: Any, wanted: Any) -> bool:
-    """Whether ``live`` has everything that ``wanted`` says, and nothing else where that is ours as a whole."""
-    return _missing(live, wanted, (), _share(wanted)) is None
 
 
 def difference(live: Any, wanted: Any) -> str:

@@ -108,11 +108,6 @@ class Undecoded:
         return _decoded(self._message)
 
 
-def decode_infer(data: memoryview) -> RpcRequest:
-    """Decode ``ModelInferRequest``; tensors are views of ``data`` where possible. Raises RequestFailure (400)."""
-    return _decoded(_read(data))
-
-
 def _decoded(read: _Message) -> RpcRequest:
     if not read.inputs:
         raise invalid("the request has no inputs")
