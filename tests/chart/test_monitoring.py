@@ -188,3 +188,15 @@ def test_an_operator_in_a_strict_mesh_is_scraped_at_its_own_port() -> None:
     [metrics] = [str(port["containerPort"]) for port in ports if port["name"] == "http"]
     annotations = deployment["spec"]["template"]["metadata"]["annotations"]
     assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == metrics
+
+
+def test_an_annotation_of_the_users_own_replaces_ours() -> None:
+    values = {"podAnnotations": {"prometheus.io/port": "9", "a": "b"}}
+    [deployment] = of_kind(rendered(values), "Deployment")
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {
+        "a": "b",
+        "prometheus.io/path": "/metrics",
+        "prometheus.io/port": "9",
+        "prometheus.io/scrape": "true",
+    }
