@@ -62,7 +62,7 @@ class Report:
     def goals(self) -> Iterator[Goal]:
         """What the operator is to achieve."""
         yield Goal("time to converge, in times of the bare client's", self.converged / self.bare, 2.0, "x")
-        yield Goal("peak memory", self.peak, 250.0, "MiB")
+        yield Goal("peak memory", self.peak * 2**20 / 1e6, 250.0, "MB")
         yield Goal("writes in steady state", self.idle_writes, 0.0, "")
         yield Goal("from an edit to the route, p99", percentile(self.edits, 0.99), 1.0, "s")
 
