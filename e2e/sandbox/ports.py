@@ -1,16 +1,15 @@
 """Ports for programs that must be told theirs before they start."""
 
 import fcntl
+import os
 import random
 import socket
 import tempfile
 from pathlib import Path
-from typing import IO
 
 __all__ = ["free_port"]
 
 FIRST = 20000
-_claims: list[IO[str]] = []
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -19,20 +18,20 @@ def free_port(host: str = "127.0.0.1") -> int:
     It lies below those that the kernel gives to outgoing connections: one of these could be taken before the program
     has started. Raises RuntimeError when there is none.
     """
-    folder = Path(tempfile.gettempdir()) / "slipway-ports"
+    folder = Path(tempfile.gettempdir()) / f"slipway-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     ports = list(range(FIRST, _first_ephemeral()))
     random.shuffle(ports)
     for port in ports:
-        claim = (folder / str(port)).open("w")
+        # Open, and so locked, until the process ends.
+        claim = os.open(folder / str(port), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with socket.socket() as probe:
                 probe.bind((host, port))
         except OSError:
-            claim.close()
+            os.close(claim)
             continue
-        _claims.append(claim)
         return port
     raise RuntimeError(f"every port from {FIRST} on is in use")
 

@@ -26,7 +26,7 @@ def said(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> str:
         (b"a: [", "is no YAML"),
         (b"\xff\xfe\x00", "is no YAML"),
         (b"when: 2024-99-99", "is no YAML"),
-        (b"[" * 1000, "nested too deeply"),
+        (b"[" * 10_000, "nested too deeply"),
         (b"", "there is nothing in"),
         (b"# only a comment\n---\n", "there is nothing in"),
     ],

@@ -26,7 +26,8 @@ from tests.hostile.specimens import HOSTILE, Gate, model_deployment, spec_of
 GATE = Gate()
 NOW = 1_767_225_600.0
 SEEDS = st.integers(0, 2**32)
-ROUNDS = 12
+ROUNDS = 30
+"""Of six seconds each: time for a promotion and what comes after it, each with the longest ``settle``."""
 FIELD = re.compile(r"^(metadata\.name|spec(\.[^:]+)?): ")
 LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")

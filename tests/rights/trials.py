@@ -128,9 +128,9 @@ def _others() -> list[Trial]:
         Trial(_of(SCALED_OBJECT, "list"), plays.route, _never_began, unready),
         Trial(
             own,
-            plays.route,
-            lambda world: not world.status and _failed(own)(world),
-            "nothing is reconciled (`ReconcileFailed`)",
+            plays.meddle_later,
+            _failed(own),
+            "nothing is reconciled after a restart of the operator (`ReconcileFailed`)",
         ),
         Trial(
             status,
