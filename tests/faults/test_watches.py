@@ -70,9 +70,20 @@ class Server:
 
     def end(self) -> None:
         self.stop()
+        self.do(self._hung_up())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(10)
         self.loop.close()
+
+    async def _hung_up(self) -> None:
+        """Wait until the last connection is closed: TLS takes some turns of the loop to say goodbye."""
+        selector = self.loop._selector  # type: ignore[attr-defined]
+
+        async def alone() -> bool:
+            # One is the loop's own, by which other threads wake it.
+            return len(selector.get_map()) <= 1
+
+        await until(alone)
 
 
 @pytest.fixture
