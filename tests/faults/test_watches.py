@@ -22,6 +22,7 @@ from e2e.sandbox.apiserver.access import User as Account
 from e2e.sandbox.apiserver.server import ApiServer
 from e2e.sandbox.cluster import attach, install
 from e2e.sandbox.tokens import User, write_kubeconfig
+from tests.faults.connections import all_closed
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="function")]
 
@@ -103,7 +104,7 @@ async def operating(server: Server, **settings: Any):
     stop = asyncio.Event()
     chosen = Settings(http_host="127.0.0.1", http_port=0, tick=3600.0, **settings)
     configuration = await load_configuration({"KUBECONFIG": str(server.kubeconfig)})
-    async with Client(ApiTransport(configuration)) as client:
+    async with all_closed(), Client(ApiTransport(configuration)) as client:
         task = asyncio.ensure_future(operate(chosen, stop=stop))
         try:
             yield client

@@ -38,6 +38,7 @@ from e2e.sandbox.apiserver.server import ApiServer
 from e2e.sandbox.cluster import attach, install
 from e2e.sandbox.tokens import User as Account
 from e2e.sandbox.tokens import write_kubeconfig
+from tests.faults.connections import all_closed
 from tests.faults.test_watches import ADMIN, Server
 from tests.rights.plays import GATEWAY, HPA, POLICIES
 from tests.rights.roles import ACCOUNT, Recorder, Right, granted, in_cluster, in_namespace, optional_apis, path_of
@@ -182,14 +183,15 @@ async def operating(server: Guarded, namespaces: tuple[str, ...]) -> AsyncIterat
     """The operator at work in this process, without a complete list after the first."""
     stop = asyncio.Event()
     settings = Settings(namespaces, optional_apis(), http_host="127.0.0.1", http_port=0, tick=3600.0, resync=3600.0)
-    task = asyncio.ensure_future(operate(settings, stop=stop))
-    try:
-        yield
-        assert not task.done()
-    finally:
-        stop.set()
-        await asyncio.wait([task], timeout=120)
-    task.result()
+    async with all_closed():
+        task = asyncio.ensure_future(operate(settings, stop=stop))
+        try:
+            yield
+            assert not task.done()
+        finally:
+            stop.set()
+            await asyncio.wait([task], timeout=120)
+        task.result()
 
 
 @contextlib.asynccontextmanager
