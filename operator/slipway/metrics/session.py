@@ -19,7 +19,7 @@ from slipway.metrics.credentials import Credentials
 __all__ = ["MAX_ANSWER_BYTES", "BoundedSession"]
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""The scrapes of some 2,500 model servers. Reading them takes about eight times as much memory."""
+"""The scrapes of some 2,500 model servers. Reading them takes about six times as much memory."""
 _CHUNK = 256 * 1024
 
 
