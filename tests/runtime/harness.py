@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import queue
+import select
 import signal
 import socket
 import subprocess
@@ -285,6 +286,27 @@ def talk(address: str, data: bytes) -> bytes:
         while part := connection.recv(65536):
             received += part
         return received
+
+
+def answer_to_flood(connection: socket.socket, part: bytes, most: int) -> bytes:
+    """Send ``part`` again and again until something comes back, at most ``most`` bytes; the answer's beginning.
+
+    By one thread, which looks for the answer before each send: what is on its way by then is bounded by what
+    the sockets hold, however slow the machine.
+    """
+    sent = 0
+    while sent < most:
+        readable, writable, _ = select.select([connection], [connection], [], PATIENCE)
+        if readable:
+            break
+        assert writable, "the server neither reads nor answers"
+        try:
+            sent += connection.send(part)
+        except OSError:
+            # Closed already; the answer still lies here.
+            break
+    assert select.select([connection], [], [], 0)[0], f"no answer after {sent} bytes"
+    return connection.recv(65536)
 
 
 def parse_metrics(text: str) -> dict[str, float]:
