@@ -1,6 +1,5 @@
 """The mesh on the sandbox's API server: Istio's kinds, the recorded scenes and how fast a change gets through."""
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -116,10 +115,9 @@ async def test_scenes_take_effect_through_the_api_server(api: Api, mesh: Mesh, n
     await remove_all(api)
 
 
-async def test_a_changed_weight_is_in_effect_in_a_fifth_of_a_second(api: Api, mesh: Mesh) -> None:
+async def test_changed_weights_take_effect_one_after_the_other(api: Api, mesh: Mesh) -> None:
     for item in scene("weighted")["objects"]:
         await api.create(f"{NETWORKING}/{PLURALS[item['kind']]}", item)
-    delays = []
     for second in (30, 40, 50, 60, 70, 80):
         path = f"{NETWORKING}/virtualservices/sentiment"
         values = {0: 100 - second, 1: second}
@@ -129,12 +127,8 @@ async def test_a_changed_weight_is_in_effect_in_a_fifth_of_a_second(api: Api, me
         ]
         status, stored = await api.call("PATCH", path, change, "application/json-patch+json")
         assert status == 200
-        written = time.monotonic()
         routes = await shown(mesh, stored)
-        delays.append(time.monotonic() - written)
         assert routes[0]["weights"] == {"v1-aaaa": 100 - second, "v2-bbbb": second}
-    # Recorded with a real istiod: 0.09 to 0.12 s. None is faster; that some are slower is the machine's doing.
-    assert 0.05 < min(delays) < 0.2
     await remove_all(api)
 
 

@@ -56,7 +56,7 @@ async def test_reloads_under_load_fail_nothing(tmp_path: Path) -> None:
 async def test_a_drain_of_several_models_loses_no_request(tmp_path: Path) -> None:
     more = [f"{name}={write(tmp_path / name, factor)}" for name, factor in (("a", 5), ("b:7", 7))]
     async with (
-        served(write(tmp_path / "m", 2), "--pre-stop", "500ms", beside=more) as server,
+        served(write(tmp_path / "m", 2), "--pre-stop", "3s", beside=more) as server,
         contextlib.AsyncExitStack() as stack,
     ):
         targets = ("/v2/models/m/infer", "/v2/models/a/infer", "/v2/models/b/versions/7/infer")

@@ -96,7 +96,7 @@ def test_sigterm_while_loading_ends_at_once(tmp_path: Path, model_files: dict[st
 
 @pytest.mark.parametrize("protocol", [triton, triton_grpc], ids=["http", "grpc"])
 def test_a_drain_loses_no_request(tmp_path: Path, model_files: dict[str, Path], protocol: Any) -> None:
-    with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--pre-stop", "500ms") as server:
+    with serving(tmp_path, model_files["slow.pt"].as_uri(), *FLAGS, "--pre-stop", "3s") as server:
         server.await_ready()
         failures: list[str] = []
         answered: list[float] = []

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +37,8 @@ class Mesh:
 
     `propagation_delay` (seconds) lies between a change seen at the API server and Envoy being told; it may be set at
     any time, also for changes under way, and `math.inf` stops the mesh from learning anything. `gateway_port` is the
-    number the gateway's listener goes by, not the port that is listened on (`listen_port`, 0: a free one).
+    number the gateway's listener goes by, not the port that is listened on (`listen_port`, 0: a free one). `clock`
+    (seconds) is what the delay is measured on.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Mesh:
         listen_port: int = 0,
         propagation_delay: float = 0.1,
         gateway_port: int = DEFAULT_GATEWAY_PORT,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         access = ApiAccess(api_url, token, ca_file)
         self._virtual_services = Reflector(access, f"{_NETWORKING}/virtualservices", self._note)
@@ -62,6 +65,7 @@ class Mesh:
         self._proxy = EnvoyProxy(work_dir, listen_port)
         self._gateway_port = gateway_port
         self._delay = propagation_delay
+        self._clock = clock
         self._pending: deque[tuple[float, MeshObjects]] = deque()
         self._dirty = False
         self._wake = asyncio.Event()
@@ -167,9 +171,9 @@ class Mesh:
             self._wake.clear()
             if self._dirty:
                 self._dirty = False
-                self._pending.append((time.monotonic(), self._snapshot()))
+                self._pending.append((self._clock(), self._snapshot()))
             due = None
-            while self._pending and self._pending[0][0] + self._delay <= time.monotonic():
+            while self._pending and self._pending[0][0] + self._delay <= self._clock():
                 due = self._pending.popleft()[1]
             if due is not None:
                 await self._push(due)
@@ -180,7 +184,7 @@ class Mesh:
         """Until something changes or the oldest pending state is due."""
         left = math.inf
         if self._pending:
-            left = self._pending[0][0] + self._delay - time.monotonic()
+            left = self._pending[0][0] + self._delay - self._clock()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if math.isinf(left) else max(left, 0)):
                 await self._wake.wait()
