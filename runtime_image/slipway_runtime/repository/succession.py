@@ -100,7 +100,7 @@ class Succession:
 
     def _put(self, place: Place, service: ModelService, source: Source | None) -> None:
         old = place.service
-        old.forget_answers()
+        old.step_aside()
         place.service, place.source, place.failure = service, source, ""
         if old.metrics is not service.metrics:
             old.metrics.ready.set(0.0)
@@ -134,6 +134,7 @@ class Succession:
         return True
 
     def _part(self, service: ModelService) -> None:
+        service.step_aside()
         self._repository.part_with(service)
         if not self._sweeping:
             self._sweeping = True

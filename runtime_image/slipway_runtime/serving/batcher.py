@@ -3,7 +3,8 @@
 An idle executor takes a lone request at once. Under load the requests that arrive during an execution
 form the next batch. Once a batch has held several requests, the next one is held back for up to
 ``max_delay`` until as many are there again: their clients are about to send, and half a batch costs
-almost as much as a whole one. When they do not come, the expectation falls with the batch that ran.
+almost as much as a whole one. When they do not come, the expectation falls with the batch that ran. Nothing is held
+back behind others that wait for company, until it would be late, or once no more requests are going to come.
 
 What cannot finish within its deadline is not started, and a batch is no larger than its most urgent request has time
 for, except under more load than the model can take: then small batches would only make it worse.
@@ -12,6 +13,7 @@ for, except under more load than the model can take: then small batches would on
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -29,12 +31,14 @@ from slipway_runtime.serving.cost import BatchTarget, CostModel
 from slipway_runtime.serving.executor import Instance
 from slipway_runtime.serving.job import Job, JobState, Outcome, batch_key
 from slipway_runtime.serving.streaming import StreamRunner
-from slipway_runtime.serving.waiting import WaitingLine, lag_of
+from slipway_runtime.serving.waiting import Company, WaitingLine, lag_of
 from slipway_runtime.settings import Limits
 from slipway_runtime.telemetry.watch import CURRENT, note_batch
 
 # After so many refusals in a row something is run all the same: an estimate that is too high could not correct itself.
 _REFUSALS_BELIEVED = 8
+# Before its deadline a request gets as many times the longest execution for its own.
+_RESERVE = 2.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Batcher:
         self._unfinished = 0
         self._deciding = False
         self._hold: asyncio.TimerHandle | None = None
+        self._hurried = False
         self._expected_jobs = 1
         self._target = BatchTarget(max_rows)
         self._refusals = 0
@@ -141,6 +146,12 @@ class Batcher:
             job.finish(unavailable("the server is shutting down"))
         self._metrics.queue_depth.set(0)
 
+    def hurry(self, hurried: bool) -> None:
+        """Whether requests go without company: when no more of them come here."""
+        self._hurried = hurried
+        if hurried and len(self._line):
+            self._wake_up()
+
     def forget(self) -> None:
         """Drop the answers that are kept: there are none."""
 
@@ -176,22 +187,45 @@ class Batcher:
         oldest = self._line.oldest()
         if oldest is None:
             return
-        # The usual case costs no more than this comparison.
-        comfortable = oldest.deadline - now > self._cost.longest * self._max_rows
+        # The usual case costs no more than these comparisons.
+        comfortable = self._comfortable(oldest, now)
         if not comfortable and (oldest := self._first_in_time(now)) is None:
             return
         jobs, rows = self._line.beside(oldest)
-        hold = oldest.arrived + self._limits.max_delay - now
-        company = jobs < self._expected_jobs if self._limits.adaptive else True
-        incomplete = company and rows < min(self._max_rows, self._target.rows)
-        if incomplete and oldest.key is not None and hold > 0:
-            self._hold = self._loop.call_later(hold, self._consider)
-            return
+        waits = oldest.key is not None and not self._complete(jobs, rows)
+        if waits and now < oldest.arrived + self._limits.max_delay:
+            due = self._due(now)
+            if due is None:
+                return
+            oldest, rows = due.first, due.rows
+            comfortable = self._comfortable(oldest, now)
         if comfortable:
             batch, late = self._line.take(min(self._max_rows, self._target.rows), now, oldest)
             self._dispatch(self._taken(batch, late))
         else:
             self._dispatch(self._take_batch(oldest, rows, now))
+
+    def _comfortable(self, job: Job, now: float) -> bool:
+        return job.deadline - now > self._cost.longest * self._max_rows
+
+    def _complete(self, jobs: int, rows: int) -> bool:
+        """Whether that many are not worth waiting for more."""
+        enough = self._limits.adaptive and jobs >= self._expected_jobs
+        return self._hurried or enough or rows >= min(self._max_rows, self._target.rows)
+
+    def _due(self, now: float) -> Company | None:
+        """The most urgent group that is complete or has waited long enough; otherwise the next look is arranged."""
+        best: Company | None = None
+        next_look = math.inf
+        reserve = _RESERVE * self._cost.longest
+        for company in self._line.companies(self._limits.max_delay, reserve):
+            if company.due > now and not self._complete(company.jobs, company.rows):
+                next_look = min(next_look, company.due)
+            elif best is None or company.first.urgency < best.first.urgency:
+                best = company
+        if best is None:
+            self._hold = self._loop.call_later(next_look - now, self._consider)
+        return best
 
     def _first_in_time(self, now: float) -> Job | None:
         """The most urgent job that may still finish; those before it are answered."""

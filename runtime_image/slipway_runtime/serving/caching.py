@@ -127,6 +127,10 @@ class CachingBatcher:
         self._closing = True
         self._batcher.refuse_waiting()
 
+    def hurry(self, hurried: bool) -> None:
+        """See ``Batcher.hurry``."""
+        self._batcher.hurry(hurried)
+
     def forget(self) -> None:
         """Another model takes this one's place: keep no answers."""
         self.cache.clear()

@@ -18,6 +18,10 @@ Outcome = tuple[Tensor, ...] | RequestFailure
 GroupKey = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
+# Share of its time that a request may spend waiting for company: the rest is for the model.
+_WAITING_SHARE = 0.9
+
+
 class JobState(Enum):
     """Where a job is."""
 
@@ -44,6 +48,16 @@ class Job:
     timer: asyncio.TimerHandle | None = None
     watch: Watch | None = None
     """Where it is noted how the request fared, if anybody wants to know."""
+
+    @property
+    def urgency(self) -> float:
+        """The job with the least goes first."""
+        return self.arrived + self.lag
+
+    @property
+    def latest_start(self) -> float:
+        """When it goes at the latest, alone if need be."""
+        return self.arrived + _WAITING_SHARE * (self.deadline - self.arrived)
 
     def finish(self, outcome: Outcome) -> None:
         """Hand over the outcome, once; later outcomes (after a timeout) are dropped."""

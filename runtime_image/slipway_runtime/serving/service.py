@@ -55,6 +55,9 @@ class Batching(Protocol):
     def refuse_waiting(self) -> None:
         """Answer all that still waits with 503."""
 
+    def hurry(self, hurried: bool) -> None:
+        """Whether requests go without company."""
+
     def forget(self) -> None:
         """Drop the answers that are kept."""
 
@@ -142,6 +145,9 @@ class ModelService:
         self.phase = phase
         if phase is Phase.CLOSING:
             self._closing_since = time.monotonic()
+        if self._batcher is not None:
+            # Of a server that drains, clients are on their way to others.
+            self._batcher.hurry(phase is not Phase.READY)
         self.metrics.ready.set(1.0 if phase is Phase.READY else 0.0)
 
     def admit_shadow(self, batcher: Batching) -> None:
@@ -193,10 +199,14 @@ class ModelService:
         """Requests taken and not answered."""
         return max(self._pending, 0 if self._batcher is None else self._batcher.unfinished)
 
-    def forget_answers(self) -> None:
-        """Another model takes this one's place: keep no answers for it to give when it comes back."""
+    def step_aside(self) -> None:
+        """Another model takes this one's place: what waits goes without company, since none comes any more.
+
+        And no answers are kept for it to give when it comes back.
+        """
         if self._batcher is not None:
             self._batcher.forget()
+            self._batcher.hurry(True)
 
     def refuse_waiting(self) -> None:
         """Answer everything that still waits with 503."""
@@ -212,7 +222,7 @@ class ModelService:
     def release(self) -> None:
         """Free the model, on the threads that ran it; nothing may be unfinished."""
         self.phase = Phase.RELEASED
-        self.forget_answers()
+        self.step_aside()
         boxes = [(instance.executor, [instance.model]) for instance in self._instances]
         self._instances, self._model, self._batcher = (), None, None
         for executor, box in boxes:

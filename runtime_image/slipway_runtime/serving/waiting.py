@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slipway_runtime.serving.job import GroupKey, Job, JobState
@@ -36,6 +37,24 @@ class _Group:
     line: deque[Job] = field(default_factory=deque)
     jobs: int = 0
     rows: int = 0
+    latest: float = math.inf
+    """When the first of the jobs that were in it has to begin."""
+
+    def first(self) -> Job:
+        """The most urgent job. A group has waiting ones, or it would be gone: those before them have left."""
+        while self.line[0].state is not JobState.QUEUED:
+            self.line.popleft()
+        return self.line[0]
+
+
+@dataclass(slots=True)
+class Company:
+    """Jobs that may run together: the most urgent one, how many there are, and when they have waited long enough."""
+
+    first: Job
+    jobs: int
+    rows: int
+    due: float
 
 
 class WaitingLine:
@@ -44,7 +63,7 @@ class WaitingLine:
     def __init__(self) -> None:
         self._arrivals: dict[float, deque[Job]] = {}
         """By lag; in each line the first is the most urgent."""
-        self._groups: dict[tuple[float, GroupKey], _Group] = {}
+        self._groups: dict[tuple[float, GroupKey | None], _Group] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -57,20 +76,18 @@ class WaitingLine:
         if arrivals is None:
             arrivals = self._arrivals[job.lag] = deque()
         arrivals.append(job)
-        if job.key is not None:
-            place = job.lag, job.key
-            group = self._groups.get(place)
-            if group is None:
-                group = self._groups[place] = _Group()
-            group.line.append(job)
-            group.jobs += 1
-            group.rows += job.rows
+        place = job.lag, job.key
+        group = self._groups.get(place)
+        if group is None:
+            group = self._groups[place] = _Group()
+        group.line.append(job)
+        group.jobs += 1
+        group.rows += job.rows
+        group.latest = min(group.latest, job.latest_start)
 
     def remove(self, job: Job) -> None:
         """Account for a waiting job that is about to be finished (cancelled, timed out)."""
         self._count -= 1
-        if job.key is None:
-            return
         place = job.lag, job.key
         group = self._groups[place]
         group.jobs -= 1
@@ -107,6 +124,25 @@ class WaitingLine:
                 jobs += group.jobs
                 rows += group.rows
         return jobs, rows
+
+    def companies(self, delay: float, reserve: float) -> Iterable[Company]:
+        """All groups with waiting jobs, each due ``delay`` after its first job came, or ``reserve`` before one has
+        to begin. A job that runs alone is due at once.
+        """
+        found: dict[GroupKey | None, Company] = {}
+        for (_, key), group in self._groups.items():
+            first = group.first()
+            due = -math.inf if key is None else min(first.arrived + delay, group.latest - reserve)
+            known = found.get(key)
+            if known is None:
+                found[key] = Company(first, group.jobs, group.rows, due)
+                continue
+            if first.urgency < known.first.urgency:
+                known.first = first
+            known.jobs += group.jobs
+            known.rows += group.rows
+            known.due = min(known.due, due)
+        return found.values()
 
     def take(
         self, max_rows: int, start_by: float = -math.inf, oldest: Job | None = None
@@ -148,10 +184,7 @@ class WaitingLine:
             group = self._groups.get((lag, key))
             if group is None:
                 continue
-            # A group has waiting jobs, or it would be gone: those before them have left.
-            while group.line[0].state is not JobState.QUEUED:
-                group.line.popleft()
-            job = group.line[0]
+            job = group.first()
             if job.arrived + lag < urgency:
                 best, urgency = job, job.arrived + lag
         return best
