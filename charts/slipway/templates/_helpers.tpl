@@ -2,28 +2,39 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Dots are no part of a Service's name, and before Kubernetes 1.34 it had to begin with a letter. */}}
 {{- define "slipway.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
-{{- else if contains (include "slipway.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "slipway.name" .) | trunc 52 | trimSuffix "-" -}}
+{{- $release := .Release.Name | replace "." "-" -}}
+{{- $name := include "slipway.name" . -}}
+{{- if regexMatch "^[0-9]" $release -}}
+{{- printf "%s-%s" $name $release | trunc 52 | trimSuffix "-" -}}
+{{- else if contains $name $release -}}
+{{- $release | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" $release $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "slipway.selector" -}}
-app.kubernetes.io/name: {{ include "slipway.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- dict "app.kubernetes.io/name" (include "slipway.name" .) "app.kubernetes.io/instance" .Release.Name | toYaml -}}
 {{- end -}}
 
 {{- define "slipway.labels" -}}
-{{ include "slipway.selector" . }}
-app.kubernetes.io/component: operator
-app.kubernetes.io/part-of: slipway
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- include "slipway.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The chart's labels and the user's, which replace them: a list of the root and the user's. */}}
+{{- define "slipway.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $own := dict "app.kubernetes.io/component" "operator" "app.kubernetes.io/part-of" "slipway" -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_")) -}}
+{{- merge (dict) (index . 1 | default dict) (include "slipway.selector" $root | fromYaml) $own | toYaml -}}
 {{- end -}}
 
 {{- define "slipway.serviceAccount" -}}
@@ -61,7 +72,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{/* The receivers as the operator reads them: Secrets are files there. */}}
 {{- define "slipway.receivers" -}}
 {{- $receivers := list -}}
+{{- $names := list -}}
 {{- range .Values.notifications -}}
+{{- if has .name $names }}{{ fail (printf "two of the notifications are named %s" .name) }}{{ end -}}
+{{- $names = append $names .name -}}
 {{- $receiver := omit . "urlSecret" "tokenSecret" -}}
 {{- if .urlSecret }}{{ $receiver = set $receiver "urlFile" (printf "/etc/slipway/notifications/%s/url" .name) }}{{ end -}}
 {{- if .tokenSecret }}{{ $receiver = set $receiver "tokenFile" (printf "/etc/slipway/notifications/%s/token" .name) }}{{ end -}}
@@ -77,11 +91,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- range $file, $secret := dict "url" .urlSecret "token" .tokenSecret }}
 {{- if $secret }}
 - secret:
-    name: {{ $secret.name }}
+    name: {{ $secret.name | quote }}
     optional: true
     items:
-      - key: {{ $secret.key }}
-        path: {{ $name }}/{{ $file }}
+      - key: {{ $secret.key | quote }}
+        path: {{ printf "%s/%s" $name $file | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
