@@ -187,17 +187,20 @@ def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract
     signature = Signature(contract.inputs, contract.outputs, batched=False, streams=streams)
     takes_parameters = streams and len(inspect.signature(handler.predict).parameters) > 1
     program = HandlerProgram(handler, signature, device.type != "cpu", takes_parameters=takes_parameters)
-    return _settled(program)
+    return _settled(program, declared_row_wise=description.row_wise is True)
 
 
-def _settled(program: HandlerProgram) -> LoadedModel:
-    """A handler may refuse made-up inputs (texts, images): then it is served one request at a time."""
+def _settled(program: HandlerProgram, *, declared_row_wise: bool) -> LoadedModel:
+    """A handler may refuse made-up inputs (texts, images): then requests run together only if it is said to do that."""
     signature = program.signature
     seen = first_that_works(program, signature.inputs)
     if seen is None:
-        text = "the handler takes no made-up input: give goldens to warm it up; requests are not batched"
+        rows = all(spec.shape[:1] == (-1,) for spec in (*signature.inputs, *signature.outputs))
+        batched = declared_row_wise and rows and not signature.streams
+        text = "the handler takes no made-up input: give goldens to warm it up"
+        text += "" if batched else "; requests are not batched unless batching.rowWise is true"
         journal.record("handler-not-probed", "warning", text=text)
-        return LoadedModel(program, None)
+        return LoadedModel(program.with_signature(replace(signature, batched=batched)), None)
     observation, free = seen
     # A stream may have no part at all for a made-up input.
     for spec, actual in zip(signature.outputs, observation.outputs, strict=not signature.streams):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from slipway_runtime.handler import BadRequest
+
 _LONGEST_TEXT = 500
 
 
@@ -79,3 +81,9 @@ def unsupported(text: str) -> RequestFailure:
 def model_failed() -> RequestFailure:
     """500: the model raised; what it said is in the server's log only."""
     return RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, "the model failed on this request")
+
+
+def refused(error: BadRequest) -> RequestFailure:
+    """400, or what its handler says: the model does not take this request."""
+    retry_after = 1 if error.status is HTTPStatus.TOO_MANY_REQUESTS else None
+    return RequestFailure(error.status, str(error), retry_after)

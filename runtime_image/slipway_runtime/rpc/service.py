@@ -221,8 +221,9 @@ def _refuse(text: str) -> Answer:
 
 async def _abort(context: Any, failure: RequestFailure) -> bytes:
     """End the call with the failure's code; does not return."""
-    code = CODES.get(failure.status, grpc.StatusCode.INTERNAL)
-    await context.abort(code, failure.text)
+    client = HTTPStatus.BAD_REQUEST <= failure.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    unusual = grpc.StatusCode.INVALID_ARGUMENT if client else grpc.StatusCode.INTERNAL
+    await context.abort(CODES.get(failure.status, unusual), failure.text)
     raise AssertionError("abort raises")
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from slipway_runtime import journal
+from slipway_runtime.handler import BadRequest
 from slipway_runtime.models.model import DeviceLost, Model, OutOfMemory
-from slipway_runtime.protocol.failures import RequestFailure, model_failed, unavailable
+from slipway_runtime.protocol.failures import RequestFailure, model_failed, refused, unavailable
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.tensors.tensor import Tensor
 
@@ -36,7 +37,8 @@ def run_batch(model: Model, requests: Sequence[Inputs], rows: Sequence[int], max
             first = run_batch(model, requests[:middle], rows[:middle], max_rows)
             return first + run_batch(model, requests[middle:], rows[middle:], max_rows)
         except Exception as error:
-            journal.record("batch-split", "warning", requests=len(requests), cause=type(error).__name__)
+            level: journal.Level = "info" if isinstance(error, BadRequest) else "warning"
+            journal.record("batch-split", level, requests=len(requests), cause=type(error).__name__)
         else:
             return [*split(together, rows)]
     return [_run_alone(model, inputs, count, max_rows) for inputs, count in zip(requests, rows, strict=True)]
@@ -57,6 +59,8 @@ def _run_alone(model: Model, inputs: Inputs, rows: int, max_rows: int) -> Outcom
         return unavailable("the device has not enough memory for this request")
     except RequestFailure as failure:
         return failure
+    except BadRequest as error:
+        return refused(error)
     except Exception as error:
         journal.record("model-failed", "error", cause=f"{type(error).__name__}: {error}")
         return model_failed()

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from slipway_runtime import journal
+from slipway_runtime.handler import BadRequest
 from slipway_runtime.metrics.recorder import ServingMetrics
 from slipway_runtime.metrics.statistics import ModelStatistics
 from slipway_runtime.models.model import DeviceLost, OutOfMemory
-from slipway_runtime.protocol.failures import RequestFailure, model_failed, overloaded, timed_out, unavailable
+from slipway_runtime.protocol.failures import RequestFailure, model_failed, overloaded, refused, timed_out, unavailable
 from slipway_runtime.protocol.request import InferRequest
 from slipway_runtime.serving.executor import Instance
 from slipway_runtime.settings import Limits
@@ -233,6 +234,8 @@ class StreamRunner:
         self._advance(lane)
 
     def _failure_of(self, error: BaseException, watch: Watch | None) -> RequestFailure:
+        if isinstance(error, BadRequest):
+            return refused(error)
         with journal.about(() if watch is None else (watch,)):
             journal.record("stream-failed", "error", cause=f"{type(error).__name__}: {error}")
         if isinstance(error, DeviceLost):
