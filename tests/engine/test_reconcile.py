@@ -379,13 +379,13 @@ async def test_a_cluster_without_a_mesh_is_waited_for():
 
 
 async def test_children_of_a_deleted_namesake_are_waited_for():
+    """It was seen to be deleted, and its children are to go with it: whoever makes a new one gets new ones."""
     world = World()
     world.declare(versions("v1"))
     await world.settle()
     old = world.api.drop("modeldeployments", *KEY)
     world.declare(versions("v1"))
     assert world.api.get("modeldeployments", *KEY)["metadata"]["uid"] != old["metadata"]["uid"]
-    world.start()
     outcome = await world.reconcile()
     assert outcome.requeue_after is not None
     assert outcome.requeue_after <= 2.0

@@ -5,11 +5,19 @@ import asyncio
 import pytest
 from slipway.api.revisions import revision_of
 
-from e2e.sandbox.controllers.client import DEPLOYMENTS, EVENTS, MERGE_PATCH, PODS
-from tests.integration.bench import MODEL_DEPLOYMENTS, VIRTUAL_SERVICES, condition, failures
+from e2e.sandbox.controllers.client import DEPLOYMENTS, EVENTS, MERGE_PATCH, PODS, SERVICES
+from tests.integration.bench import (
+    CONTROLLER_REVISIONS,
+    DESTINATION_RULES,
+    MODEL_DEPLOYMENTS,
+    VIRTUAL_SERVICES,
+    condition,
+    failures,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
+CHILDREN = (DEPLOYMENTS, SERVICES, VIRTUAL_SERVICES, DESTINATION_RULES, CONTROLLER_REVISIONS)
 REPAIR_SECONDS = 60.0
 """By a watch a repair takes a moment, on a slow machine some; the next complete look is five minutes away."""
 REST_SECONDS = 20.0
@@ -68,6 +76,50 @@ async def test_a_deployment_of_our_name_that_is_not_ours_is_left_alone(bench):
     assert failures(answers) == []
     assert {answer.version for answer in answers} == {"v1"}
     assert (await bench.get(DEPLOYMENTS, name))["metadata"]["uid"] == foreign["metadata"]["uid"]
+
+
+async def test_children_left_by_a_deletion_that_orphans_are_adopted_and_serve_all_the_while(bench):
+    obj = bench.declare("m", autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    await bench.apply(obj)
+    await bench.serving("m")
+    pods = {pod["metadata"]["uid"] for pod in await bench.items(PODS)}
+    before = {kind: await bench.items(kind) for kind in CHILDREN}
+    async with bench.load("m") as answers:
+        await bench.client.delete(MODEL_DEPLOYMENTS, await bench.get(MODEL_DEPLOYMENTS, "m"), policy="Orphan")
+
+        async def left():
+            gone = not await bench.items(MODEL_DEPLOYMENTS)
+            return gone and not [
+                owner for kind in CHILDREN for item in await bench.items(kind) for owner in owners(item)
+            ]
+
+        await bench.eventually("the ModelDeployment is gone, and its children are nobody's", left)
+        await bench.apply(obj)
+        async with bench.timeline("m") as timeline:
+            status = await bench.serving("m")
+    assert failures(answers) == []
+    assert {answer.version for answer in answers} == {"v1"}
+    assert status.get("rollout") is None
+    assert {look.phase for look in timeline.looks} <= {"", "Ready"}
+    assert {pod["metadata"]["uid"] for pod in await bench.items(PODS)} == pods
+    (new,) = await bench.items(MODEL_DEPLOYMENTS)
+
+    async def adopted():
+        found = await owning(bench)
+        return set(found) == {new["metadata"]["uid"]} and len(found) == sum(len(items) for items in before.values())
+
+    await bench.eventually("all are the new one's", adopted)
+    for kind, items in before.items():
+        now = {item["metadata"]["uid"]: item for item in await bench.items(kind)}
+        assert {item["metadata"]["uid"]: item["spec"] for item in items if "spec" in item} == {
+            uid: item["spec"] for uid, item in now.items() if "spec" in item
+        }
+
+
+async def owning(bench):
+    """Uids of those to whom children belong, one for each reference."""
+    found = [item["metadata"].get("ownerReferences") or () for kind in CHILDREN for item in await bench.items(kind)]
+    return [reference["uid"] for references in found for reference in references]
 
 
 def deployment(name, namespace):

@@ -15,7 +15,7 @@ from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
 from slipway.kube.drift import Place
 from slipway.kube.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, VIRTUAL_SERVICE
-from slipway.kube.metadata import Key, controller, is_ours, is_predecessors, key_of, label, uid_of
+from slipway.kube.metadata import Key, described_owner, is_ours, is_predecessors, key_of, label, uid_of
 from slipway.resources.identity import REVISION_LABEL, VERSION_LABEL
 
 __all__ = ["Observer", "Prober", "Remarks"]
@@ -194,8 +194,7 @@ class Observer:
         obj = await self._applier.find(kind, where)
         if obj is None or is_ours(obj, uid) or is_predecessors(obj, key.name, uid):
             return ""
-        owner = controller(obj)
-        whose = f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
+        whose = described_owner(obj)
         return f"{kind.name} {where.name} exists and {whose}; it is left untouched: delete it, or rename one of the two"
 
 

@@ -19,6 +19,7 @@ from slipway.api.revisions import Revision
 from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
+from slipway.engine.adoption import Adoption
 from slipway.engine.holding import Holding
 from slipway.engine.logs import context
 from slipway.engine.observe import Observer, Remarks
@@ -153,6 +154,7 @@ class Reconciler:
         self._recorder = recorder
         self._telemetry = telemetry
         self._wall = wall
+        self._adoption = Adoption(client, cache)
         self._reading = Reading(client, cache, clock, listed_at)
         self._holding = Holding(clock)
         self._witnesses = witnesses
@@ -211,6 +213,10 @@ class Reconciler:
         return False
 
     async def _reconcile(self, key: Key, raw: Mapping[str, Any]) -> Outcome:
+        try:
+            await self._adopt(raw)
+        except ConflictError:
+            return Outcome("conflict")
         observed = await self._observer.observe(raw)
         now, metrics = self._wall(), self._metrics(*key)
         decision = self._decide(raw, observed, metrics, now)
@@ -241,6 +247,18 @@ class Reconciler:
         self._emit(raw, written, decision, applied, refusals, now)
         news = self._remarks.conflicts.get(key) not in (None, before)
         return Outcome("ok", _next_look(decision, observed, applied, news=news))
+
+    async def _adopt(self, raw: Mapping[str, Any]) -> None:
+        """Take over what an earlier ModelDeployment of this name has left; only then is it seen as ours."""
+        adopted = await self._adoption.adopt(raw)
+        if not adopted:
+            return
+        for place in adopted:
+            self._telemetry.changes.labels("adopt", place[0].name).inc()
+        named = ", ".join(f"{kind.name} {place.name}" for kind, place in adopted)
+        text = f"adopted what an earlier ModelDeployment of this name has left: {named}"
+        self._recorder.record(raw, EventRecord("Adopted", text))
+        log.info("%s", text)
 
     def _wanted(
         self, raw: Mapping[str, Any], decision: DecisionView, observed: Observed

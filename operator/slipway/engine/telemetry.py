@@ -47,7 +47,9 @@ class Telemetry:
         self.snapshot_age = self._gauge("metrics_snapshot_age_seconds", "Seconds since Prometheus last answered.")
         self.snapshots = self._counter("metrics_snapshots", "Snapshots by result: ok or failed.", ("result",))
         self.snapshot_seconds = self._histogram("metrics_snapshot_duration_seconds", "Time of one snapshot.", _FAST)
-        self.changes = self._counter("changes", "Objects created, updated, repaired, deleted.", ("operation", "kind"))
+        self.changes = self._counter(
+            "changes", "Objects adopted, created, updated, repaired, deleted.", ("operation", "kind")
+        )
         self.drifts = self._counter(
             "drift_repairs", "Foreign edits of our objects; result is repaired or given_up.", ("kind", "result")
         )

@@ -1,6 +1,7 @@
 """Make the cluster hold the objects wanted: apply what differs, delete what we own and no longer want.
 
 An object that has our name but not our owner reference is never touched: server-side apply would adopt it silently.
+What may be adopted, :mod:`slipway.engine.adoption` has adopted before.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from slipway.kube.kinds import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DEPLOYMENT,
+    MODEL_DEPLOYMENT,
     POD_DISRUPTION_BUDGET,
     Kind,
     kind_of,
@@ -26,7 +28,7 @@ from slipway.kube.kinds import (
 from slipway.kube.metadata import (
     APPLIED_HASH,
     Key,
-    controller,
+    described_owner,
     foreign_manager,
     is_ours,
     is_predecessors,
@@ -171,7 +173,7 @@ def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreemen
     if is_predecessors(live, owner.key.name, owner.uid):
         return Step(Operation.WAIT, *place, wanted, live, "belongs to a deleted ModelDeployment of this name")
     if not is_ours(live, owner.uid):
-        return Step(Operation.CONFLICT, *place, wanted, live, _described_owner(live))
+        return Step(Operation.CONFLICT, *place, wanted, live, described_owner(live))
     if live["metadata"].get("deletionTimestamp"):
         return Step(Operation.WAIT, *place, wanted, live, "is being deleted")
     if agreement is not None and agreement.holds(live, wanted):
@@ -196,11 +198,6 @@ def _is_another(step: Step) -> bool:
 def _belongs(key: Key, owner: Key) -> bool:
     """Whether an object is named after a ModelDeployment, or might be: what is forgotten in error is found out anew."""
     return key.namespace == owner.namespace and (key.name == owner.name or key.name.startswith(f"{owner.name}-"))
-
-
-def _described_owner(live: Object) -> str:
-    owner = controller(live)
-    return f"is controlled by {owner.get('kind')} {owner.get('name')}" if owner else "was not made by Slipway"
 
 
 def _content(obj: Object) -> dict[str, Any]:
@@ -260,9 +257,21 @@ class Applier:
             if applied.conflict.kind not in _INDEPENDENT:
                 return applied
         for step in steps:
+            if self._is_leaving(owner):
+                applied.waiting = True
+                break
             if not await self._carry_out(step, applied, now, before):
                 break
         return applied
+
+    def _is_leaving(self, owner: Owner) -> bool:
+        """Whether a watch has told meanwhile that the owner is being deleted.
+
+        With its children orphaned, a write would give them back an owner that is gone in a moment, and the garbage
+        collector would take them away with their pods.
+        """
+        known = self._cache.get(MODEL_DEPLOYMENT, owner.key)
+        return known is not None and (uid_of(known) != owner.uid or bool(known["metadata"].get("deletionTimestamp")))
 
     def _remember(self, steps: Iterable[Step]) -> None:
         """Keep which objects agree with what is wanted, so that they are compared once."""

@@ -96,6 +96,12 @@ class _Shelf:
             entries.append((self.targets, target))
         return entries
 
+    def bury(self, obj: Object) -> None:
+        """Note a deletion."""
+        self.deleted[uid_of(obj)] = resource_version(obj)
+        while len(self.deleted) > TOMBSTONES:
+            self.deleted.pop(next(iter(self.deleted)))
+
     def see(self, version: str) -> None:
         """Note a resource version."""
         if not self.newest or is_older(self.newest, version):
@@ -160,21 +166,25 @@ class Cache:
             return False
         if known is not None:
             self._forget(shelf, key)
+            if uid_of(known) != uid_of(obj):
+                shelf.bury(known)
         self._keep(shelf, key, self._likeness.of(trimmed(kind, obj)))
         return True
 
     def remove(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
         """Forget an object that was deleted; False when another or a newer one of that name is known."""
         shelf, key = self._shelves[kind], key_of(obj)
-        shelf.deleted[uid_of(obj)] = resource_version(obj)
+        shelf.bury(obj)
         shelf.see(resource_version(obj))
-        while len(shelf.deleted) > TOMBSTONES:
-            shelf.deleted.pop(next(iter(shelf.deleted)))
         known = shelf.objects.get(key)
         if known is None or uid_of(known) != uid_of(obj):
             return False
         self._forget(shelf, key)
         return True
+
+    def was_deleted(self, kind: Kind, uid: str) -> bool:
+        """Whether an object was seen to be deleted: not long ago, and while we ran."""
+        return uid in self._shelves[kind].deleted
 
     def replace(self, kind: Kind, listing: Listing, covers: Callable[[Key], bool] = lambda key: True) -> set[Key]:
         """Take over a complete list of what ``covers`` says yes to.

@@ -14,6 +14,7 @@ __all__ = [
     "Key",
     "controller",
     "created_at",
+    "described_owner",
     "foreign_manager",
     "is_older",
     "is_ours",
@@ -69,6 +70,16 @@ def controller(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The owner reference of the object's controller."""
     references = obj["metadata"].get("ownerReferences") or ()
     return next((reference for reference in references if reference.get("controller")), None)
+
+
+def described_owner(obj: Mapping[str, Any]) -> str:
+    """Whose an object is that is not ours, as the end of a sentence about it."""
+    owner, labelled = controller(obj), owner_key(obj)
+    if owner is not None:
+        return f"is controlled by {owner.get('kind')} {owner.get('name')}"
+    if labelled is not None:
+        return f"is labelled as one of ModelDeployment {labelled.name} but not controlled by it"
+    return "was not made by Slipway"
 
 
 def is_ours(obj: Mapping[str, Any], uid: str) -> bool:
