@@ -88,10 +88,7 @@ async def test_children_left_by_a_deletion_that_orphans_are_adopted_and_serve_al
         await bench.client.delete(MODEL_DEPLOYMENTS, await bench.get(MODEL_DEPLOYMENTS, "m"), policy="Orphan")
 
         async def left():
-            gone = not await bench.items(MODEL_DEPLOYMENTS)
-            return gone and not [
-                owner for kind in CHILDREN for item in await bench.items(kind) for owner in owners(item)
-            ]
+            return not await bench.items(MODEL_DEPLOYMENTS) and not await owning(bench)
 
         await bench.eventually("the ModelDeployment is gone, and its children are nobody's", left)
         await bench.apply(obj)
