@@ -17,7 +17,7 @@ from slipway.api.samples import MetricsView
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus, PlanSample, Role, VersionStatus, VersionWeight
 from slipway.api.timestamps import format_time
-from slipway.engine.sizing import scale
+from slipway.engine.sizing import Sizing, scale
 from slipway.metrics.snapshot import Answers, read_answers
 
 from tests.scaling.scenes import NOW, REVISION, pod, view
@@ -73,9 +73,8 @@ def settings(**fields: Any) -> ModelDeploymentSpec:
     )
 
 
-def decided(
-    metrics: MetricsView, spec: ModelDeploymentSpec | None = None, *, gpu_exported: bool = False
-) -> VersionStatus:
+def sized(metrics: MetricsView, spec: ModelDeploymentSpec | None = None, **fields: Any) -> Sizing:
+    """The sizing of ten pods; ``fields`` are those of the version's status."""
     plans = tuple(PlanSample(at=format_time(NOW - age), replicas=2) for age in range(660, 0, -30))
     entry = VersionStatus(
         name="v1",
@@ -85,12 +84,16 @@ def decided(
         weight=VersionWeight(intended=100, applied=100),
         plans=plans,
         scaled_at=format_time(NOW - 3600),
-        gpu_exported=gpu_exported,
+        **fields,
     )
     observed = Observed("m", "n", "u", 1, {REVISION: view(*(pod(number) for number in range(PODS)))})
     status = ModelDeploymentStatus(versions=(entry,))
-    sizing = scale(spec or settings(), status, observed, metrics, floors={}, caps={}, now=NOW)
-    return sizing.status.versions[0]
+    return scale(spec or settings(), status, observed, metrics, floors={}, caps={}, now=NOW)
+
+
+def decided(metrics: MetricsView, spec: ModelDeploymentSpec | None = None, **fields: Any) -> VersionStatus:
+    """The version's status after it."""
+    return sized(metrics, spec, **fields).status.versions[0]
 
 
 def read(answers: Answers) -> MetricsView:

@@ -124,10 +124,14 @@ class RevisionMetrics:
     """``dcgm`` or ``executor-busy``."""
     gpu_exported: bool = False
     """Whether a GPU exporter measures any of the pods, or names one whose GPU it cannot tell from a neighbour's."""
+    gpu_shared: bool = False
+    """Whether each pod's GPU is one that the exporter cannot tell from a neighbour's."""
     gpu_memory: Sample = MISSING
     """Per cent in use, of the pod that uses most."""
     reporting_pods: frozenset[str] = frozenset()
     """Pods with a fresh scrape."""
+    uncounted_pods: frozenset[str] = frozenset()
+    """Pods whose fresh scrape holds no counter of requests, which are none only as long as there never was one."""
     pod_loads: Mapping[str, float] = field(default_factory=dict)
     """Requests in flight plus requests waiting, of each pod whose fresh scrape tells them. What waits counts twice
     where a server has it among those in flight: all of its work is still to be done."""

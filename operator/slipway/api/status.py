@@ -33,6 +33,7 @@ __all__ = [
     "Role",
     "RolloutStatus",
     "ScalingDecision",
+    "SignalStatus",
     "Stage",
     "Verb",
     "Verdict",
@@ -96,6 +97,15 @@ class PlanSample(WireModel):
     """Replicas it asked for."""
 
 
+class SignalStatus(WireModel):
+    """A signal that metrics have told of a revision's pods; from then on its absence is a fault."""
+
+    name: str
+    """requests, inFlight, queueDepth, queueTime, gpuUtilization or gpuMemory."""
+    lost_at: Timestamp = ""
+    """Since when it is gone; no replica is removed until it is back."""
+
+
 class VersionStatus(WireModel):
     """A revision that has pods or weight."""
 
@@ -135,6 +145,8 @@ class VersionStatus(WireModel):
     """Where gpuUtilization comes from: dcgm, or executor-busy where no GPU metric belongs to the pods."""
     gpu_exported: bool = False
     """Whether a GPU exporter has measured the pods; from then on its silence is a fault that keeps every replica."""
+    signals: tuple[SignalStatus, ...] = Field(default=(), max_length=8, json_schema_extra=keyed_by("name"))
+    """Signals that metrics have told of the pods."""
     cold_start: ColdStart = ColdStart()
     """Learned time from a pod's creation to warm."""
     gpu_hours: Number | None = None

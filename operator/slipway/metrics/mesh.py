@@ -109,6 +109,7 @@ def by_mesh(own: RevisionMetrics, proxies: Sequence[PodMetrics], down: Iterable[
     ``down`` are pods that do not answer; a proxy among them keeps what it has counted from being known.
     """
     told = revision_metrics(own.revision, proxies, {}, frozenset(map(_proxy, down)), pace)
+    counted = own.arrivals.quality in {Quality.OK, Quality.PARTIAL}
     return replace(
         own,
         requests=told.requests,
@@ -117,5 +118,6 @@ def by_mesh(own: RevisionMetrics, proxies: Sequence[PodMetrics], down: Iterable[
         served=told.served,
         error_rate=told.error_rate,
         latency_p99=told.latency_p99,
-        arrivals=own.arrivals if own.arrivals.quality in {Quality.OK, Quality.PARTIAL} else told.arrivals,
+        arrivals=own.arrivals if counted else told.arrivals,
+        uncounted_pods=own.uncounted_pods if counted else frozenset(),
     )

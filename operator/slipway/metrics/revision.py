@@ -50,8 +50,10 @@ def revision_metrics(
         gpu_utilization=utilization,
         gpu_source=source,
         gpu_exported=any(gpus[pod.pod].tells for pod in fresh if pod.pod in gpus),
+        gpu_shared=all(gpus.get(pod.pod, NO_GPU).shared for pod in fresh),
         gpu_memory=merge((_memory(pod, gpus, pace) for pod in fresh), largest, silent),
         reporting_pods=frozenset(pod.pod for pod in fresh),
+        uncounted_pods=frozenset(pod.pod for pod in fresh if not pod.counts(REQUESTS, pace)),
         pod_loads=_loads(fresh, pace),
     )
 

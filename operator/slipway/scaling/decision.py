@@ -14,6 +14,7 @@ from slipway.scaling.learning import learned_capacity, with_learned_target
 from slipway.scaling.limits import Bounds, Step, begins_anew, step
 from slipway.scaling.reasons import ScalingReason
 from slipway.scaling.request import ScalingRequest, ScalingResult
+from slipway.scaling.signals import told_signals, without_lost
 from slipway.scaling.starts import learned, slow_start, with_gpu_hours
 from slipway.scaling.target import propose_target
 from slipway.scaling.threshold import propose_threshold
@@ -45,7 +46,8 @@ def decide(request: ScalingRequest) -> ScalingResult:
 
 
 def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
-    request = with_learned_target(covered(request))
+    signals = told_signals(request)
+    request = with_learned_target(without_lost(covered(request)))
     slow = slow_start(entry.cold_start)
     fleet = fleet_of(request.view, entry.replicas, slow, request.now)
     demand = demand_of(request, slow)
@@ -62,6 +64,7 @@ def _by_load(request: ScalingRequest, entry: VersionStatus) -> ScalingResult:
             "trend": demand.trend,
             "capacity": capacity,
             "gpu_exported": gpu_measured(request),
+            "signals": signals,
         }
     )
     if begins_anew(request, fleet):

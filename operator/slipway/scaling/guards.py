@@ -29,6 +29,8 @@ class Guard:
     """Replicas below which it does not let the number fall."""
     distrust: ScalingReason | None = None
     """Set when the signal exists but cannot be trusted, which keeps every replica."""
+    detail: str = ""
+    """What is wrong with it then."""
 
 
 def guarded(request: ScalingRequest, fleet: Fleet, proposal: Proposal, *, needed: float | None) -> Proposal:
@@ -60,6 +62,7 @@ def guarded(request: ScalingRequest, fleet: Fleet, proposal: Proposal, *, needed
             reason=keeping.distrust or ScalingReason.HOLD_GUARD,
             signal=keeping.signal,
             message=keeping.message,
+            detail=keeping.detail or proposal.detail,
         )
     return proposal
 
@@ -117,5 +120,6 @@ def _worked_off(request: ScalingRequest) -> bool:
 def _distrusted(signal: str, sample: Sample, fleet: Fleet) -> Iterator[Guard]:
     """A signal that nobody exports is no veto; one that went bad is."""
     if sample.quality is not Quality.MISSING:
-        reason = distrust_of(sample.quality)
-        yield Guard(signal, f"{signal} is {sample.quality.lower()}", keep=fleet.wanted, distrust=reason)
+        message, reason = f"{signal} is {sample.quality.lower()}", distrust_of(sample.quality)
+        detail = f"{signal}: {sample.reason or sample.quality.lower()}"
+        yield Guard(signal, message, keep=fleet.wanted, distrust=reason, detail=detail)

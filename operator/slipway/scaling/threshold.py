@@ -95,7 +95,8 @@ def _down(request: ScalingRequest, fleet: Fleet, demand: Demand, reading: Readin
         untrusted = sample.quality not in (Quality.OK, Quality.MISSING)
         if upper > 0 and (untrusted or (sample.ok and sample.value > upper)):
             reason = (distrust_of(sample.quality) if untrusted else None) or ScalingReason.HOLD_GUARD
-            return Proposal(fleet.wanted, reason, signal, f"{signal} speaks against fewer replicas")
+            detail = f"{signal}: {sample.reason or sample.quality.lower()}" if untrusted else ""
+            return Proposal(fleet.wanted, reason, signal, f"{signal} speaks against fewer replicas", detail)
     gpu_room = (1 - scaling.tolerance) * scaling.gpu_utilization.upper
     needed = max(
         whole(demand.forecast / _aim(request)),
