@@ -149,6 +149,78 @@ def test_conditions_that_an_http_route_cannot_say(match: dict[str, Any], part: s
 
 
 @pytest.mark.parametrize(
+    ("match", "part", "words"),
+    [
+        ({"header": {"x-group": {"exact": "beta"}}}, ".header", "is no field of Istio's HTTPMatchRequest"),
+        ({"header": {"x-group": {"exact": "beta"}}}, "", "every request would go to the experiment"),
+        ({"name": "beta", "headers": {}}, "", "every request would go to the experiment"),
+        ({}, "", "needs at least 1 entry"),
+        ({"headers": {"x-group": "beta"}}, ".headers.x-group", "exactly one of exact, prefix, regex"),
+        ({"headers": {"x-group": {"exact": 1}}}, ".headers.x-group", "exactly one of exact, prefix, regex"),
+        ({"headers": ["x-group"]}, ".headers", "must be an object"),
+        ({"uri": {"exact": "/a", "prefix": "/b"}}, ".uri", "exactly one of exact, prefix, regex"),
+    ],
+)
+def test_a_condition_that_istio_would_read_wider_is_refused(match: dict[str, Any], part: str, words: str) -> None:
+    """Fields that its schema does not know are dropped, and an empty condition is all of production."""
+    for provider in ("istio", "gateway-api"):
+        outcome = validate(
+            with_two(traffic={"provider": provider, "experiments": [{"version": "v2", "match": [match]}]})
+        )
+        found = {problem.field: problem.message for problem in outcome.problems}
+        assert words in found[f"spec.traffic.experiments[0].match[0]{part}"]
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"headers": {"x-group": {}}},
+        {"withoutHeaders": {"x-bot": {}}, "ignoreUriCase": True, "uri": {"prefix": "/v2"}},
+        {"port": 9000},
+        {"sourceLabels": {"app": "a"}, "gateways": ["mesh"]},
+        {"queryParams": {"debug": {"exact": "1"}}, "authority": {"regex": "a.*"}},
+    ],
+)
+def test_every_condition_of_istios_can_be_said(match: dict[str, Any]) -> None:
+    assert validate(with_two(traffic={"experiments": [{"version": "v2", "match": [match]}]})).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"autoscaling": {"minReplicas": "2"}}, "autoscaling.minReplicas", "must be a whole number, not '2'"),
+        ({"autoscaling": {"dryRun": "true"}}, "autoscaling.dryRun", "must be true or false, not 'true'"),
+        ({"suspend": 1}, "suspend", "must be true or false, not 1"),
+        ({"autoscaling": {"qps": {"target": "60"}}}, "autoscaling.qps.target", "must be a number, not '60'"),
+        ({"runtime": {"limits": {"maxRequestBytes": -1}}}, "runtime.limits.maxRequestBytes", "at least 0, not -1"),
+        ({"runtime": {"limits": {"maxRequestBytes": "500m"}}}, "runtime.limits.maxRequestBytes", "at least one byte"),
+        ({"runtime": {"serviceAccountName": "a b"}}, "runtime.serviceAccountName", "the name of an object"),
+        ({"runtime": {"image": "a b"}}, "runtime.image", "text without spaces"),
+        ({"traffic": {"resilience": {"retries": {"on": []}}}}, "traffic.resilience.retries.on", "at least 1 entry"),
+        ({"traffic": {"resilience": {"retries": {"on": ["a,b"]}}}}, "traffic.resilience.retries.on[0]", "not 'a,b'"),
+        (
+            {"traffic": {"resilience": {"rateLimit": {"requestsPerSecond": 1e308}}}},
+            "traffic.resilience.rateLimit.requestsPerSecond",
+            "at most 1000000",
+        ),
+        (
+            {"traffic": {"resilience": {"rateLimit": {"requestsPerSecond": 1e-9}}}},
+            "traffic.resilience.rateLimit.requestsPerSecond",
+            "at least 0.001",
+        ),
+    ],
+)
+def test_what_the_api_server_or_others_would_refuse_is_refused(spec: dict[str, Any], field: str, words: str) -> None:
+    [problem] = validate(model_deployment(**spec)).problems
+    assert problem.field == f"spec.{field}"
+    assert words in problem.message
+
+
+def test_whole_numbers_may_have_a_point() -> None:
+    assert validate(model_deployment(replicas=1.0, autoscaling={"tolerance": 0})).problems == ()
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         ({"versions": [V1, V1], "serve": "v1"}, "spec.versions"),

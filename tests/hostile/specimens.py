@@ -114,6 +114,10 @@ MATCHING: dict[str, tuple[str, ...]] = {
     r"^[A-Za-z0-9_-]*$": ("", "-", "_", "a" * 128, "__Host-x", "0"),
     r"^[a-z0-9-]*$": ("", "-", "x-model-version", "host", "a" * 128, "cookie", "content-length"),
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": ("v1", "v2", "0", "1-2", "a--b", "default", "x" * 40, "true", "null"),
+    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$": ("", "a", "a..b", "x.y-z", "0", "a" * 253),
+    r"^[-._a-zA-Z0-9]*$": ("", "..", "key.pem", "-", "a" * 253),
+    r"^\S*$": ("", "a:b", "\x1b[31m", "\u202e", "--privileged", "a" * 1024),
+    r"^[a-z0-9][a-z0-9-]*$": ("5xx", "reset", "503", "a-", "x" * 64),
     r"^[a-zA-Z0-9-]*$": ("", "-", "Host", "X-Tenant", "a" * 128, "Content-Length"),
 }
 """By pattern of the schema: texts that match it, as far from the usual as it lets them be. A new pattern needs some."""
@@ -234,6 +238,18 @@ def _mend(author: Author, spec: dict[str, Any]) -> None:
         if "signature" in version:
             version["signature"] = version["signature"] | {"value": "c2ln", "uri": ""}
     _mend_bounds(spec.get("autoscaling", {}))
+    _mend_zeros(spec)
+
+
+def _mend_zeros(spec: dict[str, Any]) -> None:
+    """Nothing is nothing where something is needed."""
+    for runtime in (spec.get("runtime", {}), *(version.get("runtime", {}) for version in spec["versions"])):
+        runtime.get("limits", {}).pop("timeout", None)
+        runtime.get("limits", {}).pop("maxRequestBytes", None)
+    spec.get("rollout", {}).pop("progressDeadline", None)
+    jwt = spec.get("traffic", {}).get("auth", {}).get("jwt", {})
+    if jwt:
+        jwt["issuer"] = jwt.get("issuer") or "https://issuer.example.com"
 
 
 def _mend_rollout(author: Author, rollout: dict[str, Any], names: list[str]) -> None:
@@ -253,6 +269,7 @@ def _mend_rollout(author: Author, rollout: dict[str, Any], names: list[str]) -> 
 def _mend_check(author: Author, check: dict[str, Any]) -> None:
     if check.get("query"):
         check.pop("metric", None)
+        check.pop("threshold", None)
         check |= {"min": "-1", "max": "1"}
     else:
         check["metric"] = check.get("metric", "errorRate")

@@ -27,6 +27,8 @@ MOST_EXPERIMENTS = 99
 """Per cent of the traffic that experiments may take together."""
 LONGEST_DURATION = Duration("8784h")
 """A leap year: beyond it a time plus a duration can leave the calendar."""
+SHORTEST = 0.001
+"""Seconds of the shortest duration that is told to others: less would be written as none. CEL sees zeros only."""
 
 CRON_FIELDS = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -124,6 +126,28 @@ def _uri_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
             yield f"spec.versions[{index}].uri"
 
 
+def _timeout_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.runtime.limits.timeout.seconds < SHORTEST:
+        yield "spec.runtime.limits.timeout"
+
+
+def _version_timeout_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        if version.runtime.limits is not None and version.runtime.limits.timeout.seconds < SHORTEST:
+            yield f"spec.versions[{index}].runtime.limits.timeout"
+
+
+def _request_bytes_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.runtime.limits.max_request_bytes.value < 1:
+        yield "spec.runtime.limits.maxRequestBytes"
+
+
+def _version_request_bytes_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        if version.runtime.limits is not None and version.runtime.limits.max_request_bytes.value < 1:
+            yield f"spec.versions[{index}].runtime.limits.maxRequestBytes"
+
+
 def _host_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     for index, host in enumerate(spec.traffic.hosts):
         if not _HOST.fullmatch(host):
@@ -134,6 +158,17 @@ def _gateway_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     for index, gateway in enumerate(spec.traffic.gateways):
         if not _GATEWAY.fullmatch(gateway):
             yield f"spec.traffic.gateways[{index}]"
+
+
+def _jwt_issuer(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    jwt = spec.traffic.auth.jwt
+    if not jwt.issuer and (jwt.jwks_uri or jwt.audiences):
+        yield "spec.traffic.auth.jwt.issuer"
+
+
+def _progress_deadline_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.rollout.progress_deadline.seconds < SHORTEST:
+        yield "spec.rollout.progressDeadline"
 
 
 def _weights_ascending(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
@@ -171,6 +206,12 @@ def _min_value_range(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
     for index, check in enumerate(spec.rollout.analysis.checks):
         if check.min_value is not None and not 0 < check.min_value.number < 1:
             yield f"spec.rollout.analysis.checks[{index}].minValue"
+
+
+def _threshold_positive(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, check in enumerate(spec.rollout.analysis.checks):
+        if check.threshold is not None and check.threshold.seconds < SHORTEST:
+            yield f"spec.rollout.analysis.checks[{index}].threshold"
 
 
 def _query_bounds(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
@@ -229,14 +270,21 @@ _CHECKS: Mapping[str, Check] = {
     "none-cannot-split": _none_cannot_split,
     "signature-source": _signature_source,
     "uri-shape": _uri_shape,
+    "timeout-positive": _timeout_positive,
+    "version-timeout-positive": _version_timeout_positive,
+    "request-bytes-positive": _request_bytes_positive,
+    "version-request-bytes-positive": _version_request_bytes_positive,
     "host-shape": _host_shape,
     "gateway-shape": _gateway_shape,
+    "jwt-issuer": _jwt_issuer,
+    "progress-deadline-positive": _progress_deadline_positive,
     "weights-ascending": _weights_ascending,
     "check-metric-or-query": _check_metric_or_query,
     "latency-threshold": _latency_threshold,
     "quantile-range": _quantile_range,
     "max-value-range": _max_value_range,
     "min-value-range": _min_value_range,
+    "threshold-positive": _threshold_positive,
     "query-bounds": _query_bounds,
     "query-bounds-order": _query_bounds_order,
     "shadow-share": _shadow_share,

@@ -6,6 +6,7 @@ They are refused: a retry that nobody makes or a token that nobody checks must n
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slipway.api.matches import misread_parts
 from slipway.api.problems import Problem, fields_of
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.traffic import Provider, Traffic
@@ -41,6 +42,8 @@ _BEYOND: Mapping[Provider, frozenset[str]] = {
 
 SHORTEST_DURATION = 0.001
 """Seconds; Istio's schema refuses less."""
+SLOWEST_RATE = 0.001
+"""Requests per second."""
 
 _INSTEAD: Mapping[Provider, str] = {
     Provider.GATEWAY_API: "Gateway API has no means for it; leave it out, or set provider istio",
@@ -57,11 +60,10 @@ def beyond_provider(spec: ModelDeploymentSpec) -> Iterator[Problem]:
     for field in fields_of(traffic, "spec.traffic"):
         if field.path.removeprefix("spec.traffic.") in _BEYOND[traffic.provider] and not field.is_default:
             yield _problem(field.path, f"cannot be set with provider {traffic.provider}: {_INSTEAD[traffic.provider]}")
-    if traffic.provider is Provider.GATEWAY_API:
-        yield from _foreign_conditions(traffic)
+    yield from _matches(traffic)
     yield from _ejection(traffic)
     yield from _delegate(traffic)
-    yield from _token(traffic)
+    yield from _rate(traffic)
     yield from _mirror(spec)
 
 
@@ -85,13 +87,16 @@ def _is_one_of(condition: Any, kinds: frozenset[str]) -> bool:
     return isinstance(condition, Mapping) and len(condition) == 1 and set(condition) <= kinds
 
 
-def _foreign_conditions(traffic: Traffic) -> Iterator[Problem]:
+def _matches(traffic: Traffic) -> Iterator[Problem]:
     for number, experiment in enumerate(traffic.experiments):
         for index, match in enumerate(experiment.match):
-            part = untranslatable(match)
+            path = f"spec.traffic.experiments[{number}].match[{index}]"
+            misread = tuple(misread_parts(match))
+            yield from (_problem(f"{path}.{part}" if part else path, text) for part, text in misread)
+            part = untranslatable(match) if traffic.provider is Provider.GATEWAY_API and not misread else ""
             if part:
                 yield _problem(
-                    f"spec.traffic.experiments[{number}].match[{index}].{part}",
+                    f"{path}.{part}",
                     "cannot be said by an HTTPRoute, which knows uri, method, headers and queryParams with one exact "
                     "or regex value each",
                 )
@@ -116,10 +121,11 @@ def _delegate(traffic: Traffic) -> Iterator[Problem]:
             )
 
 
-def _token(traffic: Traffic) -> Iterator[Problem]:
-    jwt = traffic.auth.jwt
-    if not jwt.issuer and (jwt.jwks_uri or jwt.audiences):
-        yield _problem("spec.traffic.auth.jwt.issuer", "is required where jwksUri or audiences are set")
+def _rate(traffic: Traffic) -> Iterator[Problem]:
+    rate = traffic.resilience.rate_limit.requests_per_second
+    if 0 < rate < SLOWEST_RATE:
+        text = f"must be 0, which sets no limit, or at least {SLOWEST_RATE}"
+        yield _problem("spec.traffic.resilience.rateLimit.requestsPerSecond", text)
 
 
 def _mirror(spec: ModelDeploymentSpec) -> Iterator[Problem]:

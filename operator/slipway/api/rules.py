@@ -133,6 +133,30 @@ RULES: tuple[Rule, ...] = (
         "must be pvc://CLAIM/path/in/the/volume or file:///absolute/path",
     ),
     Rule(
+        "timeout-positive",
+        "spec.runtime.limits.timeout",
+        "self.matches('[1-9]')",
+        "must be at least 1ms",
+    ),
+    Rule(
+        "version-timeout-positive",
+        "spec.versions[].runtime.limits.timeout",
+        "self.matches('[1-9]')",
+        "must be at least 1ms",
+    ),
+    Rule(
+        "request-bytes-positive",
+        "spec.runtime.limits.maxRequestBytes",
+        "type(self) == int ? self > 0 : self.matches('[1-9]')",
+        "must be at least one byte",
+    ),
+    Rule(
+        "version-request-bytes-positive",
+        "spec.versions[].runtime.limits.maxRequestBytes",
+        "type(self) == int ? self > 0 : self.matches('[1-9]')",
+        "must be at least one byte",
+    ),
+    Rule(
         "host-shape",
         "spec.traffic.hosts[]",
         r"self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
@@ -143,6 +167,21 @@ RULES: tuple[Rule, ...] = (
         "spec.traffic.gateways[]",
         r"self.matches('^([a-z0-9][-a-z0-9]*/)?[a-z0-9][-.a-z0-9]*$')",
         "must be NAMESPACE/NAME or NAME of an Istio Gateway",
+    ),
+    Rule(
+        "jwt-issuer",
+        "spec.traffic.auth.jwt",
+        "(has(self.issuer) && size(self.issuer) > 0) || "
+        "((!has(self.jwksUri) || size(self.jwksUri) == 0) && (!has(self.audiences) || size(self.audiences) == 0))",
+        "is required where jwksUri or audiences are set",
+        ".issuer",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "progress-deadline-positive",
+        "spec.rollout.progressDeadline",
+        "self.matches('[1-9]')",
+        "must be at least 1ms, or every rollout would fail at once",
     ),
     Rule(
         "weights-ascending",
@@ -163,6 +202,12 @@ RULES: tuple[Rule, ...] = (
         "a latency check needs the time above which a request is a bad one, such as 300ms",
         ".threshold",
         "FieldValueRequired",
+    ),
+    Rule(
+        "threshold-positive",
+        "spec.rollout.analysis.checks[].threshold",
+        "self.matches('[1-9]')",
+        "must be at least 1ms",
     ),
     Rule(
         "quantile-range",

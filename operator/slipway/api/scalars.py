@@ -79,6 +79,7 @@ class Quantity(_PatternString):
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,
+            "minimum": 0,
             "pattern": cls.pattern,
             "maxLength": cls.max_length,
         }

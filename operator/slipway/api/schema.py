@@ -35,7 +35,7 @@ _INT32 = 2**31 - 1
 _KEPT = (
     "type", "description", "default", "enum", "pattern", "format", "items",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-    "minLength", "maxLength", "minItems", "maxItems", "required", "properties", "anyOf",
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "required", "properties", "anyOf",
     "x-kubernetes-int-or-string", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
     "x-kubernetes-preserve-unknown-fields",
 )  # fmt: skip

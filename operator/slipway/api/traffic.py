@@ -32,6 +32,10 @@ class Provider(StrEnum):
     NONE = "none"
 
 
+Condition = Annotated[dict[str, Any], Field(min_length=1)]
+"""Istio's HTTPMatchRequest. An empty one would match every request."""
+
+
 class Experiment(WireModel):
     """A long-lived extra version beside the served one."""
 
@@ -39,7 +43,7 @@ class Experiment(WireModel):
     """Name of the version."""
     weight: int = Field(default=0, ge=0, le=100)
     """Share of all unpinned traffic, in per cent."""
-    match: tuple[dict[str, Any], ...] = Field(default=(), max_length=16)
+    match: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Requests (Istio's HTTPMatchRequest) that go to this version whole."""
 
 
@@ -68,8 +72,11 @@ class Retries(WireModel):
     """Retries after the first try; 0 turns the mesh's own retries off as well."""
     per_try_timeout: Duration = Duration("10s")
     """Longest time of one try; 0s sets no limit."""
-    on: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
-        default=("connect-failure", "refused-stream", "unavailable"), max_length=16, json_schema_extra=SET
+    on: tuple[Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*$")], ...] = Field(
+        default=("connect-failure", "refused-stream", "unavailable"),
+        min_length=1,
+        max_length=16,
+        json_schema_extra=SET,
     )
     """Failures that are retried, in Envoy's terms. Quote the name (``"on"``) in YAML, which reads a bare on as true."""
 
@@ -88,7 +95,7 @@ class OutlierDetection(WireModel):
 class RateLimit(WireModel):
     """Local rate limit at each server's proxy."""
 
-    requests_per_second: float = Field(default=0, ge=0)
+    requests_per_second: float = Field(default=0, ge=0, le=1_000_000)
     """Requests per second and pod; 0 sets no limit."""
 
 

@@ -18,7 +18,9 @@ from slipway.api.provider_limits import beyond_provider
 from slipway.api.scalars import DecimalString, Duration, Quantity
 from slipway.api.sizes import oversized
 from slipway.api.spec import ModelDeploymentSpec
+from slipway.api.stored import typed_spec
 from slipway.api.support import unsupported_settings
+from slipway.api.versions import IMAGE, OBJECT_NAME
 
 __all__ = ["Problem", "Validated", "validate"]
 
@@ -26,6 +28,8 @@ _NOTATIONS = {
     Duration.pattern: "a duration such as 300ms, 30s or 1h30m",
     Quantity.pattern: "a quantity such as 64Mi or 2",
     DecimalString.pattern: 'a decimal in quotes such as "0.001"',
+    OBJECT_NAME: "the name of an object: lower-case letters, digits, hyphens and dots",
+    IMAGE: "text without spaces",
 }
 _TYPES = {
     "string_type": "must be a string (in quotes, if it looks like a number)",
@@ -75,7 +79,7 @@ def validate(raw: Mapping[str, Any]) -> Validated:
     if not isinstance(spec, Mapping):
         return Validated(None, (Problem("spec", "InvalidSpec", "is required and must be an object"),))
     try:
-        typed = ModelDeploymentSpec.from_wire(spec)
+        typed = typed_spec(spec)
     except ValidationError as error:
         return Validated(None, _parse_problems(error, spec))
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
@@ -105,6 +109,8 @@ def _parse_problems(error: ValidationError, spec: Mapping[str, Any]) -> tuple[Pr
         path = _path(detail["loc"], spec)
         if detail["type"] == "too_short" and detail["input"]:
             continue  # entries that are wrong themselves do not count, and have their own problem
+        if path in messages and isinstance(detail["input"], int) and not isinstance(detail["input"], bool):
+            continue  # a number in place of a quantity is told its bounds, not that it could have been a text
         messages[path] = _message(detail)
     return tuple(Problem(path, "InvalidSpec", message) for path, message in messages.items())
 

@@ -9,6 +9,8 @@ from slipway.api.scalars import Duration, Quantity
 from slipway.api.wire import LATER, WireModel, keyed_by
 
 __all__ = [
+    "IMAGE",
+    "OBJECT_NAME",
     "Batching",
     "Cache",
     "ConfigMapKey",
@@ -38,6 +40,13 @@ Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]([-a
 """A version's name: a DNS label, short enough that ``<model deployment>-<name>-<hash>`` is one as well."""
 
 Argument = Annotated[str, Field(max_length=4096)]
+
+OBJECT_NAME = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
+ObjectName = Annotated[str, Field(max_length=253, pattern=OBJECT_NAME)]
+"""Name of another object; empty where none is meant."""
+
+IMAGE = r"^\S*$"
+Image = Annotated[str, Field(max_length=1024, pattern=IMAGE)]
 
 
 class Format(StrEnum):
@@ -106,9 +115,9 @@ class DataType(StrEnum):
 class ConfigMapKey(WireModel):
     """A key of a ConfigMap in the same namespace."""
 
-    config_map: str = Field(min_length=1, max_length=253)
+    config_map: ObjectName = Field(min_length=1)
     """Name of the ConfigMap."""
-    key: str = Field(default="", max_length=253)
+    key: str = Field(default="", max_length=253, pattern=r"^[-._a-zA-Z0-9]*$")
     """Key in the ConfigMap; empty means its only key."""
 
 
@@ -146,7 +155,7 @@ class Tolerance(WireModel):
 class Goldens(WireModel):
     """Requests with known answers, checked before the version gets any traffic; they double as warm-up."""
 
-    config_map: str = Field(min_length=1, max_length=253)
+    config_map: ObjectName = Field(min_length=1)
     """ConfigMap with one JSON document per key: a list of {request, response} in the Open Inference Protocol."""
     tolerance: Tolerance = Tolerance()
     """How far an answer may lie from the golden one."""
@@ -247,7 +256,7 @@ class RuntimeOverrides(WireModel):
     """Settings of one version that differ from spec.runtime. Only what is set here is overridden; objects merge,
     lists replace."""
 
-    image: str | None = Field(default=None, max_length=1024)
+    image: Image | None = None
     """Container image of this version's pods."""
     device: Device | None = None
     """Where the model computes."""
@@ -265,7 +274,7 @@ class RuntimeOverrides(WireModel):
     """Environment of the server container."""
     args: tuple[Argument, ...] | None = Field(default=None, max_length=128)
     """Arguments appended to the engine's own."""
-    service_account_name: str | None = Field(default=None, max_length=253)
+    service_account_name: ObjectName | None = None
     """ServiceAccount of the pods."""
     pod_template: dict[str, Any] | None = None
     """Strategic overlay on the pod template."""
@@ -292,7 +301,7 @@ class Version(WireModel):
     """Declared output tensors; checked against what was loaded."""
     goldens: Goldens | None = None
     """Requests that must give known answers before the version gets traffic."""
-    storage_secret: str = Field(default="", max_length=253)
+    storage_secret: ObjectName = ""
     """Secret with storage credentials, mounted into the pod by name; the operator itself never reads it."""
     runtime: RuntimeOverrides = RuntimeOverrides()
     """Settings of this version's pods, merged over spec.runtime."""
@@ -303,7 +312,7 @@ class Runtime(WireModel):
 
     engine: Engine = Engine.SLIPWAY
     """The model server: a preset of ports, probes, arguments and metric names."""
-    image: str = Field(default="", max_length=1024)
+    image: Image = ""
     """Container image; empty means the image that belongs to this release of the engine."""
     device: Device = Device.AUTO
     """Where the model computes."""
@@ -327,7 +336,7 @@ class Runtime(WireModel):
     """Environment of the server container."""
     args: tuple[Argument, ...] = Field(default=(), max_length=128)
     """Arguments appended to the engine's own."""
-    service_account_name: str = Field(default="", max_length=253)
+    service_account_name: ObjectName = ""
     """ServiceAccount of the pods."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Strategic overlay on the pod template: affinity, tolerations, volumes, sidecars."""
