@@ -46,6 +46,8 @@ class FakePrometheus:
     headers: dict[str, str] = field(default_factory=dict)
     values: dict[str, list[str]] = field(default_factory=dict)
     """Values of other expressions."""
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    """What is warned of in answers to queries that hold a text."""
     asked: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -55,14 +57,14 @@ class FakePrometheus:
             return self.body
         if query.startswith("up{"):
             found: list[Any] = [{"metric": labels, "value": [now, "0"]} for labels in self.down]
-            return self._wrapped("vector", found)
+            return self._wrapped(query, "vector", found)
         if query.startswith("sum by"):
             service = {"destination_service_namespace": "nlp", "destination_service_name": "sentiment"}
             sent = [{"metric": service, "value": [now, written(self.gateway)]}] if self.gateway is not None else []
-            return self._wrapped("vector", sent)
+            return self._wrapped(query, "vector", sent)
         if query in self.values:
             found = [{"metric": {"n": str(n)}, "value": [now, value]} for n, value in enumerate(self.values[query])]
-            return self._wrapped("vector", found)
+            return self._wrapped(query, "vector", found)
         reach = float(re.search(r"\[(\d+)s\]$", query)[1])  # type: ignore[index]
         names = re.search(r'__name__=~"([^"]+)"', query)
         pattern = names[1] if names else query.split("{")[0]
@@ -72,11 +74,12 @@ class FakePrometheus:
             shadow = 'shadow!="true"' in query and series.labels.get("shadow") == "true"
             if within and not shadow and re.fullmatch(pattern, series.labels["__name__"]):
                 result.append({"metric": series.labels, "values": [[at, written(value)] for at, value in within]})
-        return self._wrapped("matrix", result)
+        return self._wrapped(query, "matrix", result)
 
-    @staticmethod
-    def _wrapped(kind: str, result: list[Any]) -> bytes:
-        return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}}).encode()
+    def _wrapped(self, query: str, kind: str, result: list[Any]) -> bytes:
+        answer: dict[str, Any] = {"status": "success", "data": {"resultType": kind, "result": result}}
+        said = [warning for text, warnings in self.warnings.items() if text in query for warning in warnings]
+        return json.dumps(answer | ({"warnings": said} if said else {}), separators=(",", ":")).encode()
 
 
 def written(value: float) -> str:

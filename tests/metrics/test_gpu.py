@@ -137,3 +137,27 @@ async def test_a_gpu_that_was_idle_a_moment_ago_is_not_shared_with_the_exporter(
     used = gpu(UTIL, 60.0, times=GPU_TIMES[3:], instance="10.0.0.9:9400")
     metrics = await revision(alive("p-0"), idle, used)
     assert (metrics.gpu_source, metrics.gpu_utilization.value) == ("dcgm", 60.0)
+
+
+BLANKS = [
+    *(float(0x7FFFFFF0 + n) for n in range(4)),
+    *(float(0x7FFFFFFFFFFFFFF0 + n) for n in range(4)),
+    *(140737488355328.0 + n for n in range(4)),
+]
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+async def test_blanks_of_every_width_are_no_values(blank):
+    """Not found, not supported, not permitted; a full GPU would be one replica more."""
+    for field in (UTIL, ENGINE, USED, FREE):
+        good = {UTIL: 50.0, USED: 30.0, FREE: 10.0} | {field: blank}
+        if field == ENGINE:
+            del good[UTIL]
+        metrics = await revision(alive("p-0"), *(gpu(name, value) for name, value in good.items()))
+        spoilt = metrics.gpu_utilization if field in (UTIL, ENGINE) else metrics.gpu_memory
+        assert spoilt.quality is Quality.INVALID, field
+
+
+async def test_a_share_just_above_one_is_rounding():
+    metrics = await revision(alive("p-0"), gpu(ENGINE, 1.000003, GPU_I_ID="1"))
+    assert (metrics.gpu_utilization.quality, metrics.gpu_utilization.value) == (Quality.OK, 100.0)

@@ -14,9 +14,10 @@ from cryptography.x509.oid import NameOID
 from slipway.api.samples import Quality
 from slipway.metrics import PrometheusSource
 from slipway.metrics.credentials import Credentials, headers_of
+from slipway.metrics.session import BoundedSession
 
 from tests.metrics.prometheus import FakePrometheus, serving
-from tests.metrics.test_snapshot import NOW, alive, read, requests
+from tests.metrics.test_snapshot import NOW, REVISION, alive, read, requests
 
 
 async def test_nobody_listens():
@@ -168,3 +169,54 @@ async def test_a_slash_at_the_end_of_the_url_is_fine():
         source = PrometheusSource(url + "/")
         assert (await source.snapshot(NOW)).available
         source.close()
+
+
+STORE_AWAY = 'fetch series for {cluster="a"}: rpc error: code = Unavailable'
+
+
+@pytest.mark.parametrize("query", ["slipway_requests_total", "slipway_queue_depth", "DCGM_FI_DEV_GPU_UTIL", "up{"])
+async def test_an_answer_with_a_warning_may_lack_series(query):
+    """As Thanos gives while it does not reach a store."""
+    fake = FakePrometheus([alive("p-0"), requests("p-0", 30.0)], warnings={query: [STORE_AWAY, "another"]})
+    metrics = (await read(fake)).view("nlp", "sentiment").of(REVISION)
+    assert metrics.arrivals.ok
+    assert metrics.caveat == STORE_AWAY
+
+
+async def test_a_whole_answer_has_no_caveat():
+    """Whatever labels look like; nor has the next one after a warning."""
+    odd = requests("p-0", 30.0, warnings='"warnings":["x"]', isPartial='"isPartial":true')
+    fake = FakePrometheus([alive("p-0"), odd], warnings={"slipway_requests_total": ["away"]})
+    with serving(fake) as url:
+        source = PrometheusSource(url)
+        assert (await source.snapshot(NOW)).view("nlp", "sentiment").of(REVISION).caveat == "away"
+        fake.warnings = {}
+        assert not (await source.snapshot(NOW)).view("nlp", "sentiment").of(REVISION).caveat
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "caveat"),
+    [
+        (b'{"status":"success","isPartial":true,"data":{"resultType":"matrix","result":[]}}', "the answer is partial"),
+        (b'{"status":"success","isPartial":false,"data":{"resultType":"matrix","result":[]}}', ""),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":[]}', ""),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]},"warnings": ["a", "b"]}', "a"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":[[1]]}', "[1]"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]},"infos":["a gauge?"]}', ""),
+        (b'{"warnings":["cut of', ""),
+        (b"\xff\xfe", ""),
+    ],
+)
+async def test_what_is_said_beside_the_data(body, caveat):
+    with serving(FakePrometheus(body=body)) as url, BoundedSession(5.0) as session:
+        session.get(url, params={"query": "up{"})
+        assert session.caveat == caveat
+
+
+async def test_a_native_histogram_by_one_of_our_names_is_passed_over():
+    fake = FakePrometheus(
+        body=b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"slipway_queue_depth"},'
+        b'"histograms":[[1000,{"count":"1","sum":"2"}]]}]}}'
+    )
+    assert (await read(fake)).available

@@ -201,3 +201,16 @@ def test_the_quality_of_what_is_gone_is_no_zero() -> None:
     assert lost.queue_time.quality is Quality.MISSING
     held = request(10, 100.0, entry=entry(10, plans=long_low(2), signals=told()), metrics=lost)
     assert decide(held).replicas == 10
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_an_answer_that_may_lack_series_removes_nothing(name: str) -> None:
+    """Pods may be among those that are scraped while the counters of one of them lie in a store that is away."""
+    partial = sized(read(dataclasses.replace(healthy(), caveat="store is away")), SCALERS[name])
+    assert partial.status.versions[0].replicas == PODS
+    assert "Prometheus' answer may be incomplete: store is away" in partial.state.message
+
+
+def test_it_adds_some_all_the_same() -> None:
+    heard = dataclasses.replace(metrics(arrivals=900.0), caveat="store is away")
+    assert decide(request(10, 900.0, metrics=heard)).replicas == 15

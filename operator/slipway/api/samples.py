@@ -132,6 +132,8 @@ class RevisionMetrics:
     """Pods with a fresh scrape."""
     uncounted_pods: frozenset[str] = frozenset()
     """Pods whose fresh scrape holds no counter of requests, which are none only as long as there never was one."""
+    caveat: str = ""
+    """Why pods or series may be missing from all of this, in the words of whoever answered; empty where none are."""
     pod_loads: Mapping[str, float] = field(default_factory=dict)
     """Requests in flight plus requests waiting, of each pod whose fresh scrape tells them. What waits counts twice
     where a server has it among those in flight: all of its work is still to be done."""

@@ -23,8 +23,11 @@ ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 MEMORY_USED = "DCGM_FI_DEV_FB_USED"
 MEMORY_FREE = "DCGM_FI_DEV_FB_FREE"
 
-BLANK = 1e15
-"""DCGM writes huge numbers for fields that a board does not support."""
+LARGEST_MEMORY = 1e9
+"""MiB, a petabyte. DCGM writes huge numbers for fields that a board does not support: 0x7ffffff0 and the next ones for
+32 bits, 0x7ffffffffffffff0 and the next ones for 64 bits, 140737488355328 and the next ones for fractions."""
+ROUNDING = 1.02
+"""Factor by which a measured share may be above its highest."""
 HANDOVER = 60.0
 """Seconds for which a former user of a GPU still counts as one: the mapping of shared GPUs alternates."""
 
@@ -119,8 +122,8 @@ def _utilization(fields: Mapping[str, tuple[float, float]], device: _Device, now
 
 
 def _memory(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:
-    used = _reading(fields.get(MEMORY_USED), BLANK, device, now)
-    free = _reading(fields.get(MEMORY_FREE), BLANK, device, now)
+    used = _reading(fields.get(MEMORY_USED), LARGEST_MEMORY, device, now)
+    free = _reading(fields.get(MEMORY_FREE), LARGEST_MEMORY, device, now)
     if not used.ok or not free.ok:
         return free if used.ok else used
     if used.value + free.value <= 0:
@@ -135,6 +138,6 @@ def _reading(newest: tuple[float, float] | None, highest: float, device: _Device
     at, value = newest
     if now - at > GPU_RANGE:
         return Sample(0.0, Quality.STALE, at, f"{device.name} was last scraped at {whole_second(at)}")
-    if not 0 <= value <= highest or value >= BLANK:
+    if not 0 <= value <= highest * ROUNDING:
         return Sample(0.0, Quality.INVALID, at, f"{device.name} exports {value:g}")
-    return Sample(value, Quality.OK, at)
+    return Sample(min(value, highest), Quality.OK, at)

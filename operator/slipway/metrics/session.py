@@ -1,5 +1,7 @@
 """HTTP to a server that is not trusted with the operator's time and memory: bounded answers that lead nowhere else."""
 
+import json
+import re
 import socket
 import threading
 import time
@@ -21,6 +23,9 @@ __all__ = ["MAX_ANSWER_BYTES", "BoundedSession"]
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """The scrapes of some 2,500 model servers. Reading them takes about six times as much memory."""
 _CHUNK = 256 * 1024
+_END = 64 * 1024
+_WARNINGS = re.compile(r'"warnings"\s*:\s*(?=\[)')
+_LONGEST_CAVEAT = 200
 
 
 class BoundedSession(requests.Session):
@@ -37,6 +42,8 @@ class BoundedSession(requests.Session):
         self._credentials = credentials or Credentials()
         self._seconds = seconds
         self._max_bytes = max_bytes
+        self.caveat = ""
+        """Why the last answer may be less than the whole truth; empty where nothing was said."""
         self._open: WeakSet[HTTPConnection] = WeakSet()
         self._adapter = _WatchedAdapter(self._open)
 
@@ -61,7 +68,9 @@ class BoundedSession(requests.Session):
         try:
             response = super().send(request, **{**given, "stream": True, "allow_redirects": False})
             try:
-                response._content = self._body(response)
+                body = self._body(response)
+                self.caveat = _caveat_of(body)
+                response._content = body
                 response._content_consumed = True  # type: ignore[attr-defined]
             finally:
                 response.close()
@@ -93,6 +102,21 @@ class BoundedSession(requests.Session):
                 with suppress(OSError):
                     # Not that of TLS, which would put in order what another thread is using.
                     socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
+def _caveat_of(body: bytes) -> str:
+    """What is said beside the data: Thanos answers without the stores that it cannot reach and warns of it at the end,
+    VictoriaMetrics says at the beginning that its answer is partial."""
+    if b'"isPartial":true' in body[:_LONGEST_CAVEAT]:
+        return "the answer is partial"
+    # Quotation marks within labels are escaped, so that a key can only be a key; of labels none holds a list.
+    end = body[-_END:].decode(errors="replace")
+    for found in _WARNINGS.finditer(end):
+        with suppress(ValueError):
+            warnings, _ = json.JSONDecoder().raw_decode(end, found.end())
+            if warnings:
+                return str(warnings[0])[:_LONGEST_CAVEAT]
+    return ""
 
 
 class _WatchedAdapter(HTTPAdapter):

@@ -51,6 +51,8 @@ class Answers:
     gateway: Any = ()
     mesh: Any = ()
     """Answers that proxies count by workload."""
+    caveat: str = ""
+    """Why they may be incomplete, as Prometheus or what stands before it says."""
 
 
 def read_answers(answers: Answers, now: float, rate_window: float, scrape_interval: float) -> Snapshot:
@@ -83,7 +85,8 @@ def read_answers(answers: Answers, now: float, rate_window: float, scrape_interv
         for revision, found in counting.items():
             own = revisions.get(revision) or RevisionMetrics(revision)
             revisions[revision] = by_mesh(own, found, {pod for _, pod in down}, pace)
-        views[namespace, model] = MetricsView(now, True, "", interval, revisions)
+        told = {revision: replace(metrics, caveat=answers.caveat) for revision, metrics in revisions.items()}
+        views[namespace, model] = MetricsView(now, True, "", interval, told)
     return Snapshot(now, True, "", scrape_interval, views, _gateway(answers.gateway))
 
 

@@ -46,14 +46,15 @@ class PrometheusSource:
         credentials: Credentials | None = None,
         scrape_interval: float = 15.0,
     ) -> None:
-        session = BoundedSession(timeout, credentials=credentials)
-        self._connection = PrometheusConnect(url=url.rstrip("/"), session=session, timeout=timeout)
+        self._session = BoundedSession(timeout, credentials=credentials)
+        self._connection = PrometheusConnect(url=url.rstrip("/"), session=self._session, timeout=timeout)
         self._queries = server_queries(evidence_range)
         self._evidence_range = evidence_range
         self._rate_window = rate_window
         self._scrape_interval = scrape_interval
         self._timeout = timeout
         self._seen_interval = 0.0
+        self._caveat = ""
         self._reading = threading.Lock()
         self._custom = CustomQueries(url, credentials=credentials)
 
@@ -100,10 +101,12 @@ class PrometheusSource:
         if not self._reading.acquire(blocking=False):
             raise AnswerError("the previous snapshot is still being read")
         try:
+            self._caveat = ""
             servers = tuple(self._ask(query, now) for query in self._queries)
             gateway = self._ask(gateway_query(self._gateway_window), now)
             mesh = self._ask_mesh(servers, now)
-            answers = Answers(servers, self._ask(gpu_query(), now), self._ask(DOWN, now), gateway, mesh)
+            gpus, down = self._ask(gpu_query(), now), self._ask(DOWN, now)
+            answers = Answers(servers, gpus, down, gateway, mesh, self._caveat)
             snapshot = read_answers(answers, now, self._rate_window, self._scrape_interval)
             self._seen_interval = max((view.scrape_interval for view in snapshot.views.values()), default=0.0)
             return snapshot
@@ -117,6 +120,7 @@ class PrometheusSource:
 
     def _ask(self, query: str, now: float) -> object:
         answer: object = self._connection.custom_query(query, params={"time": f"{now:.3f}"})
+        self._caveat = self._caveat or self._session.caveat
         return answer
 
     def _asked(self, query: str, now: float) -> Sequence[Any]:

@@ -1,6 +1,7 @@
 """Whether metrics speak for all pods: a ready pod that nobody scrapes makes every sum and mean a part of the truth.
 
-Nor do they when the GPU exporter falls silent. A cluster that has none is no fault; one that had one is.
+Nor do they when the GPU exporter falls silent, or when the answer comes with a warning. A cluster that has no exporter
+is no fault; one that had one is.
 """
 
 from dataclasses import fields, replace
@@ -18,7 +19,7 @@ NOTICED_AFTER = 60.0
 
 def covered(request: ScalingRequest) -> ScalingRequest:
     """The request with samples marked as partial where pods or their GPUs are missing from the metrics."""
-    request = _without_exporter(request)
+    request = _whole(_without_exporter(request))
     reporting = request.metrics.reporting_pods
     if not reporting:
         # Then no sample is OK, or the metrics do not come from pods.
@@ -37,6 +38,17 @@ def covered(request: ScalingRequest) -> ScalingRequest:
         metrics=replace(metrics, gpu_utilization=utilization),
         total_arrivals=_partial(request.total_arrivals, reason),
     )
+
+
+def _whole(request: ScalingRequest) -> ScalingRequest:
+    """The request as it is where the answer was whole, else with lower bounds: a store that is away takes its series
+    along."""
+    caveat = request.metrics.caveat
+    if not caveat:
+        return request
+    reason = f"Prometheus' answer may be incomplete: {caveat}"
+    total = _partial(request.total_arrivals, reason)
+    return replace(request, metrics=_marked(request.metrics, reason), total_arrivals=total)
 
 
 def gpu_measured(request: ScalingRequest) -> bool:
