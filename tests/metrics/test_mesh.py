@@ -7,7 +7,7 @@ from slipway.api.samples import Quality
 
 from tests.metrics.prometheus import FakePrometheus, Series
 from tests.metrics.test_presets import PODS
-from tests.metrics.test_snapshot import TIMES, flat, line, read
+from tests.metrics.test_snapshot import NOW, TIMES, flat, line, read
 
 STABLE, CANDIDATE = "sentiment-v1-aaaaaaaa", "sentiment-v2-bbbbbbbb"
 
@@ -127,3 +127,21 @@ async def test_one_query_more_however_many_revisions(revisions: int):
     assert len(fake.queries) == 9
     assert len(mesh) < 4000
     assert ("sentiment-v0-aaaaaaaa" in mesh) == (revisions <= 100)
+
+
+async def test_a_custom_server_that_answers_scrapes_with_metrics_of_its_own_is_counted_by_the_mesh():
+    metrics = (await view(pod(STABLE, "up", flat(1.0), engine="custom"), answers(150.0))).of(STABLE)
+    assert metrics.arrivals.value == pytest.approx(10.0)
+    assert metrics.reporting_pods == {f"p-{STABLE}"}
+    assert metrics.uncounted_pods == frozenset()
+
+
+async def test_servers_may_be_scraped_more_rarely_than_the_proxies_before_them():
+    """By the proxies' interval the servers' last scrape would be too old for a part of the time."""
+    rare = [(NOW - 50 - 60 * n, 100.0 * (4 - n)) for n in range(3, -1, -1)]
+    servers = (pod(STABLE, "nv_inference_request_success", rare), pod(STABLE, "up", [(at, 1.0) for at, _ in rare]))
+    often = [answers(10.0, gateway=f"gateway-{n}") for n in range(3)]
+    seen = await view(*servers, *often)
+    assert seen.of(STABLE).arrivals.value == pytest.approx(100 / 60)
+    assert seen.of(STABLE).arrivals.ok
+    assert seen.scrape_interval == 60.0

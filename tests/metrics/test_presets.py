@@ -151,3 +151,21 @@ async def test_without_the_labels_of_pods_nobody_is_meant():
     series = [Series({k: v for k, v in item.labels.items() if "slipway" not in k}, item.samples) for item in triton()]
     snapshot = await read(FakePrometheus(series))
     assert snapshot.view("nlp", "sentiment").of(REVISION).arrivals.quality is Quality.MISSING
+
+
+async def test_a_cache_by_two_names_or_of_two_engines_is_not_counted_twice():
+    """Releases that renamed the metric export both names for a while."""
+    metrics = await revision(
+        foreign("vllm:num_requests_running", flat(1.0), engine="0"),
+        foreign("vllm:kv_cache_usage_perc", flat(0.5), engine="0"),
+        foreign("vllm:gpu_cache_usage_perc", flat(0.5), engine="0"),
+        foreign("vllm:kv_cache_usage_perc", flat(0.6), engine="1"),
+    )
+    assert metrics.gpu_memory.value == pytest.approx(60.0)
+
+
+async def test_a_server_that_answers_scrapes_and_counts_nothing_has_not_shown_that_nothing_came():
+    metrics = await revision(foreign("up", flat(1.0)))
+    assert metrics.reporting_pods == metrics.uncounted_pods == {"p-0"}
+    assert metrics.arrivals.quality is Quality.MISSING
+    assert metrics.arrivals.reason == "p-0 exports no metrics that are known"

@@ -109,7 +109,8 @@ def by_mesh(own: RevisionMetrics, proxies: Sequence[PodMetrics], down: Iterable[
     ``down`` are pods that do not answer; a proxy among them keeps what it has counted from being known.
     """
     told = revision_metrics(own.revision, proxies, {}, frozenset(map(_proxy, down)), pace)
-    counted = own.arrivals.quality in {Quality.OK, Quality.PARTIAL}
+    # A server that answers scrapes and counts nothing says nothing of how much comes.
+    counted = own.arrivals.quality in {Quality.OK, Quality.PARTIAL} and own.uncounted_pods != own.reporting_pods
     return replace(
         own,
         requests=told.requests,

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from slipway.api.counters import Increase, increases
@@ -10,13 +10,25 @@ from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, S
 from slipway.api.timestamps import whole_second
 from slipway.metrics.traces import Trace, finite
 
-__all__ = ["BUCKETS", "IN_FLIGHT", "QUEUE_COUNT", "REQUESTS", "Pace", "PodKey", "PodMetrics", "bucket_bound"]
+__all__ = [
+    "BUCKETS",
+    "IN_FLIGHT",
+    "QUEUE_COUNT",
+    "REQUESTS",
+    "SCRAPED",
+    "Pace",
+    "PodKey",
+    "PodMetrics",
+    "bucket_bound",
+]
 
 REQUESTS = "slipway_requests_total"
 IN_FLIGHT = "slipway_requests_in_flight"
 BUCKETS = "slipway_request_duration_seconds_bucket"
 SHADOWS = "slipway_shadow_comparisons_total"
 QUEUE_COUNT = "slipway_queue_duration_seconds_count"
+SCRAPED = "slipway_scraped"
+"""That a server of another kind was scraped, whatever it had to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +110,13 @@ class PodMetrics:
                 pair, result = ShadowPair(labels["pair"]), ShadowResult(labels["result"])
                 yield ShadowSeries(self.pod, labels.get("candidate", ""), pair, result, samples)
 
-    def gauge(self, name: str, pace: Pace) -> Sample:
-        """The newest value of a gauge, summed over its series."""
+    def gauge(self, name: str, pace: Pace, combine: Callable[[Iterable[float]], float] = sum) -> Sample:
+        """The newest value of a gauge, summed over its series unless ``combine`` says otherwise."""
         traces = tuple(self.named(name))
         if not traces:
             return Sample(reason=f"{self.pod} exports no {name}")
         at = min(trace.newest[0] for trace in traces)
-        value = sum(trace.newest[1] for trace in traces)
+        value = combine(trace.newest[1] for trace in traces)
         if pace.now - at > pace.patience:
             return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} was last scraped at {whole_second(at)}")
         if not math.isfinite(value) or any(trace.newest[1] < 0 for trace in traces):
@@ -137,6 +149,9 @@ class PodMetrics:
 
         Under overload a server ends no more than it can, while its queue grows: counting ends alone would hide demand.
         """
+        if self.traces and all(trace.name == SCRAPED for trace in self.traces):
+            reason = f"{self.pod} exports no metrics that are known"
+            return Sample(0.0, Quality.MISSING, self.scrapes[-1], reason)
         ended, span = self.rate(REQUESTS, pace), self.span(pace)
         if not ended.ok or span is None:
             return ended

@@ -10,6 +10,7 @@ vLLM: https://docs.vllm.ai/en/latest/design/metrics.html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from slipway.metrics.pods import SCRAPED
 from slipway.metrics.traces import Trace
 
 __all__ = ["CACHE_USAGE", "FOREIGN_NAMES", "IDENTITY", "reworded", "seconds_of", "translated"]
@@ -39,7 +40,7 @@ _REQUESTS = "slipway_requests_total"
 _WAITS = "slipway_queue_duration_seconds"
 _DURATIONS = "slipway_request_duration_seconds_bucket"
 _DICTIONARY: dict[str, tuple[_Word, ...]] = {
-    "up": (_Word("slipway_scraped"),),
+    "up": (_Word(SCRAPED),),
     "nv_inference_request_success": (_Word(_REQUESTS, {"code": "200"}), _Word(f"{_WAITS}_count")),
     "nv_inference_request_failure": (_Word(_REQUESTS, {"code": "500"}),),
     "nv_inference_pending_request_count": (_Word("slipway_queue_depth"), _Word("slipway_requests_in_flight")),

@@ -104,10 +104,13 @@ def _busy(pod: PodMetrics, pace: Pace) -> Sample:
 
 
 def _memory(pod: PodMetrics, gpus: Mapping[str, PodGpu], pace: Pace) -> Sample:
-    """Per cent; of the key-value cache where a server has one, since it holds all memory from its start."""
+    """Per cent; of the key-value cache where a server has one, since it holds all memory from its start.
+
+    The fullest counts: some releases export it by two names, and a pod may run several engines.
+    """
     if next(pod.named(CACHE_USAGE), None) is None:
         return gpus.get(pod.pod, NO_GPU).memory
-    share = pod.gauge(CACHE_USAGE, pace)
+    share = pod.gauge(CACHE_USAGE, pace, max)
     return replace(share, value=100 * share.value) if share.ok else share
 
 

@@ -76,15 +76,16 @@ def read_answers(answers: Answers, now: float, rate_window: float, scrape_interv
         sources = (*members.values(), *(proxy for found in counting.values() for proxy in found))
         if not sources:
             continue
-        interval = _scrape_interval(sources, scrape_interval)
-        pace = Pace(now, rate_window, interval, min(source.scrapes[0] for source in sources))
-        revisions = {
-            revision: _revision(revision, members, gpus, down, pace)
-            for revision in sorted({key.revision for key in members})
-        }
+        pace = Pace(
+            now, rate_window, _scrape_interval(sources, scrape_interval), min(source.scrapes[0] for source in sources)
+        )
+        grouped = _by_revision(members)
+        revisions = {revision: _revision(revision, own, gpus, down, pace) for revision, own in sorted(grouped.items())}
         for revision, found in counting.items():
             own = revisions.get(revision) or RevisionMetrics(revision)
-            revisions[revision] = by_mesh(own, found, {pod for _, pod in down}, pace)
+            revisions[revision] = by_mesh(own, found, {pod for _, pod in down}, _kept_by(found, pace))
+        groups = [*(own.values() for own in grouped.values()), *counting.values()]
+        interval = max(_kept_by(group, pace).scrape_interval for group in groups)
         told = {revision: replace(metrics, caveat=answers.caveat) for revision, metrics in revisions.items()}
         views[namespace, model] = MetricsView(now, True, "", interval, told)
     return Snapshot(now, True, "", scrape_interval, views, _gateway(answers.gateway))
@@ -103,15 +104,27 @@ def _gateway(answer: Any) -> dict[tuple[str, str], Sample]:
 
 def _revision(
     revision: str,
-    members: Mapping[PodKey, PodMetrics],
+    own: Mapping[PodKey, PodMetrics],
     gpus: Mapping[tuple[str, str], PodGpu],
     down: set[tuple[str, str]],
     pace: Pace,
 ) -> RevisionMetrics:
-    own = {key: pod for key, pod in members.items() if key.revision == revision}
+    pace = _kept_by(own.values(), pace)
     known = {key.pod: gpus[key.namespace, key.pod] for key in own if (key.namespace, key.pod) in gpus}
     silent = frozenset(key.pod for key in own if (key.namespace, key.pod) in down)
     return revision_metrics(revision, tuple(own.values()), known, silent, pace)
+
+
+def _by_revision(members: Mapping[PodKey, PodMetrics]) -> Mapping[str, dict[PodKey, PodMetrics]]:
+    found: dict[str, dict[PodKey, PodMetrics]] = {}
+    for key, pod in members.items():
+        found.setdefault(key.revision, {})[key] = pod
+    return found
+
+
+def _kept_by(sources: Iterable[PodMetrics], pace: Pace) -> Pace:
+    """The pace of these alone: proxies and servers, or two versions, may be scraped at different intervals."""
+    return replace(pace, scrape_interval=_scrape_interval(sources, pace.scrape_interval))
 
 
 def _pods(traces: Iterable[Trace]) -> dict[PodKey, PodMetrics]:
