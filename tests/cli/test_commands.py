@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 from slipway.api.schema import crd
-from slipway.cli import main
+from slipway.cli import _parser, main
 from slipway.cli.cluster import current_namespace
 
 from tests.api.cases import model_deployment, with_two
@@ -109,7 +109,9 @@ def test_the_namespace_is_that_of_the_context(kubeconfig: Path) -> None:
     "arguments",
     [
         *([], ["fly"], ["promote"], ["render"], ["promote", ""], ["explain", ""]),
-        *(["abort", "m", "--wait", "--timeout", timeout] for timeout in ("soon", "nan", "inf", "-1")),
+        *(["abort", "m", "--wait", "--timeout", timeout] for timeout in ("soon", "nan", "inf", "-1", "5 minutes", "")),
+        *(["status", name] for name in ("", "a/b", "..", "UPPER", "deploy/a", "mdep/", "a?watch=1", "a" * 254)),
+        *([*before, "status", "m", *after] for before, after in (([], ["-n", "a/b"]), (["-n", "../x"], []))),
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,3 +125,36 @@ def test_the_operators_flags_are_there(capsys: pytest.CaptureFixture[str]) -> No
         main(["run", "--help"])
     assert ended.value.code == 0
     assert "--prometheus-url" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("prefix", ["", "mdep/", "modeldeployment/", "modeldeployments.slipway.dev/"])
+def test_names_may_stand_in_kubectls_form(prefix: str) -> None:
+    assert _parser([]).parse_args(["status", f"{prefix}sentiment"]).name == "sentiment"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60), ("0.5", 0.5), ("90s", 90), ("1m30s", 90), ("500ms", 0.5)])
+def test_times_to_wait_are_seconds_or_durations(text: str, seconds: float) -> None:
+    assert _parser([]).parse_args(["retry", "m", "--timeout", text]).timeout == seconds
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_shells_are_given_completions(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "promote" in capsys.readouterr().out
+
+
+def test_an_interrupted_command_says_so(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slipway.cli.act.uuid.uuid4", interrupted)
+    assert main(["promote", "m"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_nothing_to_convert_is_a_failure(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(yaml.safe_dump(model_deployment()))
+    assert main(["convert", "-f", str(file)]) == 1
+    assert "0 converted" in capsys.readouterr().err

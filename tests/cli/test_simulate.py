@@ -94,7 +94,7 @@ def test_a_range_is_read_from_prometheus() -> None:
         def answer(self, query: str, now: float) -> bytes:
             assert (query, now) == ("(sum(x))[60s:15s]", 1_700_000_060.0)
             values = [[1_700_000_000.0 + 15 * step, str(step)] for step in range(5)]
-            return self._wrapped("matrix", [{"metric": {}, "values": values}])
+            return self._wrapped(query, "matrix", [{"metric": {}, "values": values}])
 
     with serving(Ranges()) as url:
         load = _from_prometheus(url, "sum(x)", "2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from slipway.cli.show import View, document_of, summary_of, text_of, watch, written
+from slipway.cli.notation import written
+from slipway.cli.show import document_of, summary_of, text_of, watch
 from slipway.cli.terminal import Screen
 
 from tests.cli.test_show import NOW, obj
@@ -23,10 +24,17 @@ class Terminal(io.StringIO):
 
 def test_programs_get_the_status_and_what_is_next() -> None:
     document = document_of("status", obj(), NOW)
-    as_json, as_yaml = (written(document, View("status", output=form)) for form in ("json", "yaml"))
+    as_json, as_yaml = (written(document, form) for form in ("json", "yaml"))
     assert json.loads(as_json) == yaml.safe_load(as_yaml) == document
     assert document["status"]["phase"] == "Progressing"
     assert document["next"]
+
+
+def test_explain_gives_programs_its_words_as_well() -> None:
+    document = document_of("explain", obj(), NOW)
+    assert document["next"] == document_of("status", obj(), NOW)["next"]
+    shown = text_of("explain", obj(), NOW).splitlines()
+    assert document["why"] == shown[-len(document["why"]) :] != []
 
 
 def test_history_is_newest_first_and_a_list_for_programs() -> None:

@@ -1,7 +1,6 @@
 """The command line: the operator itself, and what people and pipelines ask of it."""
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -11,14 +10,20 @@ from typing import Any
 from slipway import __version__
 from slipway.api.errors import SlipwayError
 from slipway.api.status import Verb
+from slipway.cli.arguments import name_of, namespace_of, seconds_of
 
 __all__ = ["main"]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells give it."""
 
 _Subcommands = Any  # argparse gives the type of its subparsers no public name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time."""
+    """Run one command; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time,
+    130 interrupted.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser(given).parse_args(given)
     if parsed.kubeconfig:
@@ -34,13 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe has left, such as head: nobody is there to be told.
         sys.stderr.close()
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; flags of commands in ``with_flags`` only, since some of their libraries take a while to load."""
     parser = argparse.ArgumentParser(prog=_program(), description="Model deployments on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
-    parser.add_argument("-n", "--namespace", default="", help="namespace (default: that of the current context)")
+    parser.add_argument(
+        *("-n", "--namespace"), type=namespace_of, default="", help="namespace (default: that of the current context)"
+    )
     parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     operator = commands.add_parser("run", help="run the operator")
@@ -59,7 +69,7 @@ def _parser(with_flags: Sequence[str]) -> argparse.ArgumentParser:
     _add_files(commands)
     _add_actions(commands)
     completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
     return parser
 
 
@@ -70,11 +80,12 @@ def _program() -> str:
 
 def _add_views(commands: _Subcommands) -> None:
     status = commands.add_parser("status", help="show what is served, where a rollout stands, and what happens next")
-    status.add_argument("name", metavar="NAME", nargs="?", default="", help="name; none shows all of the namespace")
+    status.add_argument("name", metavar="NAME", nargs="?", type=name_of, help="name; none shows all of the namespace")
     status.add_argument("-w", "--watch", action="store_true", help="again whenever it changes, until interrupted")
     _add_output(status)
     _add_namespace(status)
     explain = _named(commands, "explain", "say why: conditions, evidence, scaling decisions, a test of the metrics")
+    _add_output(explain)
     explain.add_argument("--prometheus-url", default="", help="Prometheus as it is reached from here, for the test")
     _add_output(_named(commands, "history", "list the rollouts that have ended, with their evidence"))
 
@@ -123,33 +134,21 @@ def _add_actions(commands: _Subcommands) -> None:
         parser.add_argument("--reason", default="", help="why, for the record")
         parser.add_argument("--by", default="", help="who asks (default: the user that runs the command)")
         parser.add_argument("--wait", action="store_true", help="wait for the operator's answer")
-        parser.add_argument("--timeout", type=_seconds, default=60.0, help="longest wait in seconds (default: 60)")
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no time to wait")
-    return number
-
-
-def _word(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("it is empty (an unset variable?)")
-    return text
+        parser.add_argument("--timeout", type=seconds_of, default=60.0, help="longest wait (default: 60s)")
+        _add_output(parser)
 
 
 def _named(commands: _Subcommands, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text)
-    parser.add_argument("name", metavar="NAME", type=_word, help="name of the ModelDeployment")
+    parser.add_argument("name", metavar="NAME", type=name_of, help="name of the ModelDeployment")
     _add_namespace(parser)
     return parser
 
 
 def _add_namespace(parser: argparse.ArgumentParser) -> None:
     """Where to may stand after the command as well; unset there, what stood before it is kept."""
-    for flags in (("-n", "--namespace"), ("--kubeconfig",)):
-        parser.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    for flags, kind in ((("-n", "--namespace"), namespace_of), (("--kubeconfig",), str)):
+        parser.add_argument(*flags, type=kind, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -177,7 +176,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
             names = ("output", "watch", "prometheus_url")
             given = {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
-            return show(View(parsed.command, parsed.namespace, parsed.name, **given))
+            return show(View(parsed.command, parsed.namespace, parsed.name or "", **given))
         case "lint":
             from slipway.cli.lint import lint
 
@@ -191,18 +190,24 @@ def _run(parsed: argparse.Namespace) -> int:
 
             return diff(parsed.filename, parsed.namespace, parsed.output)
         case "completion":
-            import shtab
-
-            print(shtab.complete(_parser(["run", "simulate"]), parsed.shell))
-            return 0
+            return _completion(parsed.shell)
         case "promote":
             return _act(Verb.PROMOTE_FULL if parsed.full else Verb.PROMOTE, parsed)
         case other:
             return _act(Verb(other.capitalize()), parsed)
 
 
+def _completion(shell: str) -> int:
+    import shtab
+
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise SlipwayError(f"shtab {shtab.__version__} writes no completion for {shell}; a newer release does")
+    print(shtab.complete(_parser(["run", "simulate"]), shell))
+    return 0
+
+
 def _act(verb: Verb, parsed: argparse.Namespace) -> int:
     from slipway.cli.act import Request, act
 
     request = Request(verb, parsed.name, parsed.namespace, by=parsed.by, reason=parsed.reason)
-    return act(request, timeout=parsed.timeout if parsed.wait else None)
+    return act(request, timeout=parsed.timeout if parsed.wait else None, output=parsed.output)

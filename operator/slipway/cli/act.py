@@ -11,6 +11,7 @@ from typing import Any
 from slipway.api.errors import ConflictError
 from slipway.api.status import ActionResult, LastAction, Verb
 from slipway.cli.cluster import connected, current_namespace
+from slipway.cli.notation import written
 from slipway.kube import failures
 from slipway.kube.client import Client
 from slipway.kube.kinds import MODEL_DEPLOYMENT
@@ -34,23 +35,30 @@ class Request:
     """The operator answers once per id."""
 
 
-def act(request: Request, timeout: float | None) -> int:
-    """Submit the request and, with a time-out in seconds, wait for the answer; returns the exit status."""
-    return asyncio.run(_act(request, timeout))
+def act(request: Request, timeout: float | None, output: str = "text") -> int:
+    """Submit the request and, with a time-out in seconds, wait for the answer; returns the exit status.
+
+    ``output`` is text, json or yaml.
+    """
+    return asyncio.run(_act(request, timeout, output))
 
 
-async def _act(request: Request, timeout: float | None) -> int:
+async def _act(request: Request, timeout: float | None, output: str) -> int:
     async with connected() as client:
         namespace = request.namespace or current_namespace()
         await submit(client, request, namespace)
+        asked = {"verb": request.verb.value, "name": request.name, "namespace": namespace, "id": request.id}
         if timeout is None:
-            print(f"{request.verb} of {request.name} requested as {request.id}")
+            text = f"{request.verb} of {request.name} requested as {request.id}"
+            print(text if output == "text" else written(asked, output))
             return 0
         answer = await answer_to(client, request, namespace, timeout)
     if answer is None:
         print(f"no answer within {timeout:g} s; is the operator running?", file=sys.stderr)
         return 3
-    print(f"{answer.verb} of {request.name}: {answer.result}: {answer.message}")
+    text = f"{answer.verb} of {request.name}: {answer.result}: {answer.message}"
+    told = {**asked, "result": str(answer.result), "message": answer.message}
+    print(text if output == "text" else written(told, output))
     return 0 if answer.result == ActionResult.ACCEPTED else 1
 
 

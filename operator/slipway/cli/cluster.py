@@ -36,6 +36,8 @@ def in_users_terms() -> Iterator[None]:
         raise errors.NotFoundError(error.message) from error
     except failures.ConflictError as error:
         raise errors.ConflictError(error.message) from error
+    except failures.InvalidError as error:
+        raise errors.SlipwayError(error.message) from error
     except failures.ApiError as error:
         raise errors.ApiUnavailableError(error.message) from error
     except ConfigException as error:

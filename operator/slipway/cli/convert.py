@@ -20,8 +20,8 @@ INCOMPLETE = 2
 def convert(filename: str, *, strict: bool = False) -> int:
     """Print ModelDeployments, and to standard error what became of every field that is not simply in them.
 
-    Returns 1 when an object could not be converted at all, 2 with ``strict`` when anything was lost or changed its
-    meaning, else 0.
+    Returns 1 when an object could not be converted at all or there was none to convert, 2 with ``strict`` when
+    anything was lost or changed its meaning, else 0.
     """
     conversion = converted(documents_of(filename))
     print(written(conversion), end="")
@@ -32,7 +32,7 @@ def convert(filename: str, *, strict: bool = False) -> int:
     print(f"{made} converted, {sum(document.failed for document in conversion.documents)} failed", file=sys.stderr)
     if strict and not conversion.complete:
         return INCOMPLETE
-    return 1 if any(document.failed for document in conversion.documents) else 0
+    return 1 if not made or any(document.failed for document in conversion.documents) else 0
 
 
 def written(conversion: Conversion) -> str:

@@ -1,21 +1,19 @@
 """``slipway status``, ``explain`` and ``history``: read objects and put them into words."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from slipway.api.errors import SlipwayError
-from slipway.api.schema import PlainDumper
 from slipway.api.status import ModelDeploymentStatus
 from slipway.cli.cluster import connected, current_namespace
 from slipway.cli.columns import ago, table
 from slipway.cli.explanation import explain_lines
+from slipway.cli.notation import written
 from slipway.cli.overview import SUMMARY_HEAD, outlook_of, overview_lines, summary_row
 from slipway.cli.signals import signal_lines
 from slipway.cli.terminal import Screen
@@ -24,7 +22,7 @@ from slipway.kube.kinds import MODEL_DEPLOYMENT, POD
 from slipway.metrics import PrometheusSource
 from slipway.resources.identity import MODEL_DEPLOYMENT_LABEL
 
-__all__ = ["View", "show", "summary_of", "text_of", "watch", "written"]
+__all__ = ["View", "show", "summary_of", "text_of", "watch"]
 
 PERIOD = 1.0
 """Seconds between two looks of ``--watch``."""
@@ -48,11 +46,12 @@ class View:
 
 
 def show(view: View) -> int:
-    """Show it; returns the exit status."""
+    """Show it; returns the exit status. Ctrl-C is the way out of ``--watch``, and a failure of nothing."""
     try:
         asyncio.run(_show(view, Screen()))
     except KeyboardInterrupt:
-        return 0
+        if not view.watch:
+            raise
     return 0
 
 
@@ -63,8 +62,6 @@ async def _show(view: View, screen: Screen) -> None:
         if view.watch:
             await watch(lambda: _text(client, view, namespace), screen)
         screen.show(await _text(client, view, namespace))
-        if view.prometheus_url:
-            screen.show("\n".join(await _signals(client, view, namespace)))
 
 
 async def _signals(client: Client, view: View, namespace: str) -> list[str]:
@@ -94,13 +91,15 @@ async def _text(client: Client, view: View, namespace: str) -> str:
     now = time.time()
     if view.name:
         obj = await client.get(MODEL_DEPLOYMENT, namespace, view.name)
-        return (
-            text_of(view.what, obj, now) if view.output == "text" else written(document_of(view.what, obj, now), view)
-        )
-    objects = list((await client.list(MODEL_DEPLOYMENT, namespace)).items)
+        signals = await _signals(client, view, namespace) if view.prometheus_url else []
+        if view.output == "text":
+            return "\n".join([text_of(view.what, obj, now), *signals])
+        document = document_of(view.what, obj, now)
+        return written({**document, "signals": signals} if signals else document, view.output)
+    objects = [dict(obj) for obj in (await client.list(MODEL_DEPLOYMENT, namespace)).items]
     if view.output == "text":
         return summary_of(objects, namespace)
-    return written([document_of(view.what, obj, now) for obj in objects], view)
+    return written([document_of(view.what, obj, now) for obj in objects], view.output)
 
 
 def summary_of(objects: list[dict[str, Any]], namespace: str) -> str:
@@ -123,25 +122,20 @@ def text_of(what: str, obj: dict[str, Any], now: float) -> str:
 
 
 def document_of(what: str, obj: dict[str, Any], now: float) -> Any:
-    """The same for programs: the status with ``next``, what happens next in words; or the list of rollouts."""
+    """The same for programs: the status with ``next``, what happens next in words, and for explain with ``why``; or
+    the list of rollouts."""
     status = _status(obj)
     if what == "history":
         return status.to_wire().get("history", [])
     metadata = obj["metadata"]
-    return {
+    document = {
         "name": metadata["name"],
         "namespace": metadata.get("namespace", ""),
         "generation": metadata.get("generation", 0),
         "status": obj.get("status") or {},
         "next": outlook_of(obj, status, now),
     }
-
-
-def written(document: Any, view: View) -> str:
-    """A document in the notation asked for."""
-    if view.output == "json":
-        return json.dumps(document, indent=2)
-    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, width=120).rstrip("\n")
+    return {**document, "why": explain_lines(obj, status, now)} if what == "explain" else document
 
 
 def _history_lines(status: ModelDeploymentStatus, now: float) -> list[str]:

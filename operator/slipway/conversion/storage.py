@@ -104,8 +104,8 @@ def _from_storage(ledger: Ledger, model: Path) -> str:
     """The form ``storage: {key, path, parameters: {type: s3, bucket}}``."""
     at = (*model, "storage")
     bucket, path = ledger.text(*at, "parameters", "bucket"), ledger.text(*at, "path")
-    kind = ledger.text(*at, "parameters", "type") or "s3"
-    if not bucket or not path or kind != "s3":
+    kind = ledger.get(*at, "parameters", "type")
+    if not bucket or not path or kind not in (None, "", "s3"):
         raise NotConvertibleError("nothing says where the model lies: no storageUri, no storage with bucket and path")
     for taken in (("parameters", "bucket"), ("parameters", "type"), ("path",)):
         ledger.settle(*at, *taken)
