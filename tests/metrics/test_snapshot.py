@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from slipway.api.counters import increases
 from slipway.api.samples import Quality, ShadowPair, ShadowResult
 from slipway.metrics import PrometheusSource
 
@@ -282,3 +283,29 @@ async def test_the_number_of_queries_does_not_grow_with_objects(objects):
     snapshot = await read(fake)
     assert len(snapshot.views) == objects
     assert len(fake.queries) == 8
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, math.inf, -5.0])
+@pytest.mark.parametrize("spoilt", [range(15, 17), range(17), range(2, 18)])
+async def test_a_counter_that_can_be_read_again_has_not_counted_all_of_it_just_now(nonsense, spoilt):
+    """Neither for demand nor as evidence: errors of last week are none of this window."""
+    values = [(at, nonsense if n in spoilt else 9000.0 + 15 * n) for n, at in enumerate(TIMES)]
+    metrics = await revision(
+        *(alive("p-0"), alive("p-1"), requests("p-1", 15.0)),
+        server("p-0", "slipway_requests_total", values, code="500", shadow="false"),
+    )
+    assert metrics.arrivals.value < 10
+    for counter in metrics.requests:
+        scrapes = metrics.scrapes[counter.pod]
+        assert sum(increase.amount for increase in increases(counter.samples, scrapes, TIMES[0], 15.0)) < 300
+
+
+async def test_a_counter_that_its_pod_exports_no_more_is_old_and_not_at_rest():
+    early = TIMES[:-8]
+    gone = [
+        requests("p-0", 15.0, times=early),
+        server("p-0", "slipway_queue_duration_seconds_count", line(15.0, 0, early)),
+    ]
+    metrics = await revision(alive("p-0"), *gone)
+    assert (metrics.arrivals.quality, metrics.queue_time.quality) == (Quality.STALE, Quality.STALE)
+    assert metrics.reporting_pods == metrics.uncounted_pods == {"p-0"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slipway.api.counters import Increase, increases
 from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, ShadowPair, ShadowResult, ShadowSeries
 from slipway.api.timestamps import whole_second
-from slipway.metrics.traces import Trace, finite
+from slipway.metrics.traces import Trace, finite, mended
 
 __all__ = [
     "BUCKETS",
@@ -90,21 +90,21 @@ class PodMetrics:
     def requests(self) -> Iterator[CounterSeries]:
         """Request counters as evidence."""
         for trace in self.named(REQUESTS):
-            samples = finite(trace.samples)
+            samples = mended(trace.samples)
             if samples:
                 yield CounterSeries(self.pod, trace.labels.get("code", ""), samples)
 
     def latencies(self) -> Iterator[LatencySeries]:
         """Histogram buckets as evidence."""
         for trace in self.named(BUCKETS):
-            samples, bound = finite(trace.samples), bucket_bound(trace)
+            samples, bound = mended(trace.samples), bucket_bound(trace)
             if samples and bound is not None:
                 yield LatencySeries(self.pod, bound, samples)
 
     def shadows(self) -> Iterator[ShadowSeries]:
         """Counters of comparisons as evidence; words that we do not know are none."""
         for trace in self.named(SHADOWS):
-            samples, labels = finite(trace.samples), trace.labels
+            samples, labels = mended(trace.samples), trace.labels
             known = labels.get("pair") in set(ShadowPair) and labels.get("result") in set(ShadowResult)
             if samples and known:
                 pair, result = ShadowPair(labels["pair"]), ShadowResult(labels["result"])
@@ -126,7 +126,8 @@ class PodMetrics:
     def gained(self, name: str, pace: Pace) -> Sample:
         """What a counter, summed over its series, gained within the rate window.
 
-        0 where the server is alive and has never counted anything; no value before the second scrape.
+        0 where the server is alive and has never counted anything; no value before the second scrape, and an old one
+        where the server is scraped without the counter since.
         """
         span = self.span(pace)
         if span is None:
@@ -134,6 +135,9 @@ class PodMetrics:
         traces = tuple(self.named(name))
         if any(not math.isfinite(trace.newest[1]) or trace.newest[1] < 0 for trace in traces):
             return Sample(0.0, Quality.INVALID, span[1], f"{self.pod}: {name} is no number that a counter can have")
+        if traces and not self.counts(name, pace):
+            at = max(trace.newest[0] for trace in traces)
+            return Sample(0.0, Quality.STALE, at, f"{self.pod}: {name} was last scraped at {whole_second(at)}")
         amount = sum(increase.amount for trace in traces for increase in self.within(trace, pace))
         return Sample(amount, Quality.OK, span[1])
 
@@ -184,7 +188,7 @@ class PodMetrics:
         if span is None:
             return
         begin = max(bisect_right(trace.samples, (span[0], math.inf)) - 1, 0)
-        for increase in increases(finite(trace.samples[begin:]), self.scrapes, pace.covered, pace.scrape_interval):
+        for increase in increases(mended(trace.samples)[begin:], self.scrapes, pace.covered, pace.scrape_interval):
             if increase.at > span[0]:
                 yield increase
 

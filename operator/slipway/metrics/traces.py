@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["AnswerError", "Trace", "finite", "parse", "stitch"]
+__all__ = ["AnswerError", "Trace", "finite", "mended", "parse", "stitch"]
 
 _METRIC_LABELS = frozenset(
     {"__name__", "model", "version", "revision", "code", "shadow", "le", "candidate", "pair", "result", "origin"}
@@ -121,3 +121,19 @@ def _joined(earlier: list[Trace], later: list[Trace]) -> list[Trace]:
 def finite(samples: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
     """The scrapes whose value can be a counter's."""
     return tuple((at, value) for at, value in samples if math.isfinite(value) and value >= 0)
+
+
+def mended(samples: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """A counter's scrapes with what it said before in place of what a counter cannot say.
+
+    To leave those out would look like scrapes without the counter, which prove that it was 0: all that it ever counted
+    would seem to have come once it can be read again. Before the first good value that one stands; nothing without any.
+    """
+    good = finite(samples)
+    if len(good) == len(samples) or not good:
+        return good
+    last, found = good[0][1], []
+    for at, value in samples:
+        last = value if math.isfinite(value) and value >= 0 else last
+        found.append((at, last))
+    return tuple(found)
