@@ -88,3 +88,50 @@ def test_where_nothing_serves_a_rollout_that_had_failed_is_begun_again() -> None
     world.subsets.clear()
     world.run(60)
     assert (world.status.phase, world.status.stable) == (Phase.READY, "v2")
+
+
+def restored(world: World) -> None:
+    """As a backup tool leaves it half-way: Deployments, a ModelDeployment without status, and no routes yet."""
+    clear(world, ("versions", "rollout", "history", "analysis", "phase"))
+    world.weights.clear()
+    world.subsets.clear()
+
+
+@pytest.mark.parametrize("roles", [True, False], ids=["told", "by an older operator"])
+def test_stable_is_known_without_routes_and_the_candidate_starts_anew(roles: bool) -> None:
+    world = rolling()
+    stable = [pod.name for pod in world.pods[world.revision("v1")]]
+    restored(world)
+    if not roles:
+        world.roles.clear()
+    world.reconcile()
+    assert world.weights == {world.revision("v1"): 100}
+    assert [pod.name for pod in world.pods[world.revision("v1")]] == stable
+    assert world.status.rollout is not None
+    assert (world.status.stable, world.status.candidate, world.weight("v2")) == ("v1", "v2", 0)
+    world.run(600)
+    assert world.status.stable == "v2"
+
+
+def test_a_version_that_was_promoted_stays_it_beside_one_that_is_still_warm() -> None:
+    world = serving()
+    world.raw["spec"]["rollout"]["keepPrevious"] = "10m"
+    world.serve("v2")
+    while world.status.phase is not Phase.READY or world.status.stable != "v2":
+        world.tick()
+    before = {revision: len(pods) for revision, pods in world.pods.items()}
+    assert sorted(world.roles.values()) == ["Previous", "Stable"]
+    restored(world)
+    world.reconcile()
+    assert (world.status.stable, world.weights) == ("v2", {world.revision("v2"): 100})
+    assert len(world.pods[world.revision("v2")]) == before[world.revision("v2")]
+    assert world.status.rollout is None
+
+
+def test_one_that_never_served_starts_as_a_first_version_does() -> None:
+    world = World()
+    world.reconcile()
+    restored(world)
+    world.run(60)
+    assert (world.status.phase, world.status.stable, world.weights) == (Phase.READY, "v1", {world.revision("v1"): 100})
+    assert world.status.history

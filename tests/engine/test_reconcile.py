@@ -265,6 +265,23 @@ async def test_a_foreign_edit_of_the_weights_is_repaired_and_reported():
     assert 'slipway_operator_drift_repairs_total{kind="VirtualService",result="repaired"} 1.0' in metrics
 
 
+@pytest.mark.parametrize(("plural", "field"), [("deployments", "paused"), ("services", "publishNotReadyAddresses")])
+async def test_what_would_make_status_untrue_is_repaired_though_it_is_off_by_default(plural, field):
+    world = World()
+    world.declare(versions("v1"))
+    await world.settle()
+    (name,) = [name for kind, _, name in world.api.objects if kind == plural]
+    for absent in (True, False):
+        obj = world.api.get(plural, KEY.namespace, name)
+        # The API server leaves out what is false.
+        spec = {key: value for key, value in obj["spec"].items() if key != field}
+        world.api.put({**obj, "spec": spec if absent else spec | {field: True}})
+        await world.reconcile()
+        told = [event.message for event in world.events if event.reason == "DriftRepaired"]
+        assert [message.rpartition(" ")[2] for message in told] == ([] if absent else [f"spec.{field}"])
+    assert world.api.get(plural, KEY.namespace, name)["spec"][field] is False
+
+
 async def test_a_rival_that_undoes_every_repair_is_given_up_on_and_named_in_status():
     """Research cases T59, T60: no hot loop, and the other field manager is told."""
     world = World()

@@ -53,6 +53,38 @@ async def test_foreign_edits_are_repaired_within_seconds(bench):
     await bench.serving("m")
 
 
+async def test_a_pause_and_addresses_of_pods_that_are_not_ready_are_taken_back(bench):
+    """Nothing else of the object would show them: weights and replicas are as they were."""
+    await bench.apply(bench.declare("m"))
+    await bench.serving("m")
+    (name,) = [item["metadata"]["name"] for item in await bench.items(DEPLOYMENTS)]
+    code, output = await bench.kubectl("rollout", "pause", f"deployment/{name}")
+    assert code == 0, output
+    theirs = {"spec": {"publishNotReadyAddresses": True}}
+    path = SERVICES.path(bench.namespace, "m")
+    await bench.client.request("PATCH", path, theirs, params={"fieldManager": "vim"}, content_type=MERGE_PATCH)
+
+    async def repaired():
+        paused = (await bench.get(DEPLOYMENTS, name))["spec"].get("paused", False)
+        return not paused and not (await bench.get(SERVICES, "m"))["spec"].get("publishNotReadyAddresses", False)
+
+    await bench.eventually("both are as before", repaired, REPAIR_SECONDS)
+
+    async def told():
+        events = [event["message"] for event in await bench.items(EVENTS) if event["reason"] == "DriftRepaired"]
+        return {
+            message
+            for message in events
+            if message.endswith(("at spec.paused", "by field manager 'vim' at spec.publishNotReadyAddresses"))
+        }
+
+    async def both_told():
+        return len(await told()) == 2
+
+    await bench.eventually("two events", both_told)
+    await bench.serving("m")
+
+
 async def test_a_deployment_of_our_name_that_is_not_ours_is_left_alone(bench):
     obj = bench.declare("m", bench.version("v1"), bench.version("v2", "good-2"), serve="v1")
     await bench.apply(obj)

@@ -81,6 +81,8 @@ class RevisionView:
     probe: ProbeView = ProbeView()
     failure: str = ""
     """The Deployment's ReplicaFailure message, such as an exceeded quota."""
+    role: str = ""
+    """The role that its Deployment was last written with; empty where it says none."""
     scaler: str = ""
     """Somebody else's scaler that sets the Deployment's replicas, as kind and name; empty when there is none."""
 

@@ -1,10 +1,11 @@
 """Rebuilding a lost status from what still runs: backup tools drop status, and people clear it.
 
 The live weights are kept and a promotion is never inferred: the revision with most weight is stable, and the served
-revision, if it has some of the rest, is a rollout at the step whose weight it has reached.
+revision, if it has some of the rest, is a rollout at the step whose weight it has reached. Where the routes are lost as
+well, Deployments say who was stable.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from slipway.api.observed import Observed, RevisionView
 from slipway.api.status import Role, RolloutStatus, Stage, VersionStatus, VersionWeight
@@ -20,20 +21,35 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
     A revision that serves is never forgotten, or its pods would be pruned: whoever clears a part of the status leaves
     the rest as it is.
     """
-    weights = observed.traffic.weights
     lost = [view for view in observed.revisions.values() if view.exists and view.revision not in draft.entries]
+    weights = observed.traffic.weights
+    if not observed.traffic.exists and not draft.entries and not draft.active:
+        weights = _without_routes(lost, target)
     if not any(weights.get(view.revision) for view in lost):
         return False
     lost.sort(key=lambda view: (weights.get(view.revision, 0), view.revision != target, view.revision))
     for view in lost:
-        draft.entries[view.revision] = _entry(draft, view, observed, settle)
+        draft.entries[view.revision] = _entry(draft, view, observed, weights.get(view.revision, 0), settle)
     if draft.active and draft.rollout is not None:
         _take_part(draft, draft.rollout, {view.revision for view in lost})
     elif draft.in_role(Role.STABLE) is None:
         _lead(draft, lost[-1], target, weights.get(target, 0), step_weights)
     names = ", ".join(sorted(view.revision for view in lost))
-    draft.emit("StatusRecovered", f"status lacked {names}; rebuilt from objects and live weights")
+    source = "objects and live weights" if observed.traffic.exists else "Deployments; there are no routes either"
+    draft.emit("StatusRecovered", f"status lacked {names}; rebuilt from {source}")
     return True
+
+
+def _without_routes(lost: Sequence[RevisionView], target: str) -> Mapping[str, int]:
+    """All to the revision whose Deployment says that it was stable; else to the largest but the one that is served.
+
+    That one may be a candidate that never had a request: alone, it starts as a first version does.
+    """
+    running = [view for view in lost if view.replicas > 0]
+    stable = [view for view in running if view.role == Role.STABLE]
+    others = [view for view in running if view.revision != target]
+    chosen = max(stable or others, key=lambda view: (view.replicas, view.revision), default=None)
+    return {chosen.revision: 100} if chosen is not None else {}
 
 
 def _take_part(draft: Draft, rollout: RolloutStatus, lost: Collection[str]) -> None:
@@ -52,10 +68,9 @@ def _lead(draft: Draft, stable: RevisionView, target: str, weight: int, step_wei
         _resume(draft, stable, candidate, max(reached, default=1), len(step_weights))
 
 
-def _entry(draft: Draft, view: RevisionView, observed: Observed, settle: float) -> VersionStatus:
+def _entry(draft: Draft, view: RevisionView, observed: Observed, weight: int, settle: float) -> VersionStatus:
     now = format_time(draft.now)
     subset = view.revision in observed.traffic.subsets
-    weight = observed.traffic.weights.get(view.revision, 0)
     return VersionStatus(
         name=view.version,
         revision=view.revision,
