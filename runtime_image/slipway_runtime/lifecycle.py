@@ -98,7 +98,13 @@ class Server:
         endpoint = InferenceEndpoint(settings.limits.max_request_bytes, repeater, tenants, memory)
         service = RpcService(repository, RpcInference(repository, repeater, tenants, memory), control, switches)
         shared = member is not None
-        rpc = RpcListener(service, settings.limits.max_request_bytes, observer=observer, shared=shared)
+        rpc = RpcListener(
+            service,
+            settings.limits.max_request_bytes,
+            observer=observer,
+            shared=shared,
+            max_inflight_bytes=memory.limit,
+        )
         router: Handler = Router(repository, endpoint, control, switches)
         router = router if observer is None else ObservedHandler(router, observer)
         listener = HttpListener(router, self._bounds(memory), shared=shared)

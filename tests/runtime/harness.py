@@ -187,7 +187,7 @@ class ServerThread:
         self.port = await self.listener.open("127.0.0.1", 0)
         inference = RpcInference(self.repository, repeater, tenants, memory)
         calls = RpcService(self.repository, inference, switches=switches)
-        rpc = RpcListener(calls, self.limits.max_request_bytes, observer=observer)
+        rpc = RpcListener(calls, self.limits.max_request_bytes, observer=observer, max_inflight_bytes=memory.limit)
         self.grpc_port = await rpc.open("127.0.0.1", 0)
         if self._start:
             self.start_model()

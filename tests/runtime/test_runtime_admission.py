@@ -200,7 +200,7 @@ def test_grpc_messages_are_counted() -> None:
         client.async_infer(MODEL, sent(100), lambda result, error: answers.put(error))
         model.started.get(timeout=PATIENCE)
         assert server.on_loop(lambda: server.bounds.memory.held) > 400
-        for rows, words in ((100, "memory budget"), (1000, "all requests at once")):
+        for rows, words in ((100, "memory budget"), (1000, "larger than max")):
             with pytest.raises(InferenceServerException) as caught:
                 client.infer(MODEL, sent(rows))
             assert caught.value.status() == "StatusCode.RESOURCE_EXHAUSTED"

@@ -51,6 +51,9 @@ class Exchange:
     service: ModelService | None = None
     stream: BodyStream | None = None
     reserved: int = 0
+    """Bytes of the memory budget that the request holds."""
+    inflated: int = 0
+    """Bytes of the body without its compression, if it had one."""
     remote: str = ""
     watch: Watch | None = None
     """Where it is noted how the request fared, if anybody wants to know."""
@@ -58,7 +61,6 @@ class Exchange:
     """Whether that was noted."""
     sent: int = 0
     """Bytes of a streamed body."""
-    """Bytes of the memory budget that the body holds."""
     tenant_lag: float = 0.0
 
     @property

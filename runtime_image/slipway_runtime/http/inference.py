@@ -17,7 +17,7 @@ from slipway_runtime.protocol.answer import Answer, failure_answer, infer_answer
 from slipway_runtime.protocol.compression import LARGE, deflate, inflate, wanted_encoding
 from slipway_runtime.protocol.failures import RequestFailure
 from slipway_runtime.protocol.request import InferRequest, check_against, decode_request
-from slipway_runtime.serving.budget import ByteBudget
+from slipway_runtime.serving.budget import ByteBudget, bytes_of
 from slipway_runtime.serving.cache import Remembered
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.serving.service import Batching, ModelService
@@ -46,7 +46,8 @@ class InferenceEndpoint:
     ) -> None:
         """``max_body`` in bytes; ``repeater`` is offered every request that users have had an answer to.
 
-        The connections have counted in ``memory`` what they received; what that is inflated to is added here.
+        The connections have counted in ``memory`` what they received; what that becomes, inflated and read, is counted
+        here.
         """
         self._repeater = repeater
         self._tenants = tenants
@@ -128,10 +129,11 @@ class InferenceEndpoint:
         if _is_shadow(exchange):
             service.admit_shadow(batcher)
             batcher = batcher.plain
-        if self._memory is not None and "content-encoding" in exchange.headers:
-            size = exchange.reserved + sum(tensor.array.nbytes for tensor in request.inputs)
-            self._memory.reserve(size, exchange.reserved)
-            exchange.reserved = size
+        if self._memory is not None and self._memory.limit:
+            size = _held(exchange, request)
+            if size > exchange.reserved:
+                self._memory.reserve(size, exchange.reserved)
+                exchange.reserved = size
         return batcher
 
     def _executed(self, exchange: Exchange, request: InferRequest, outcome: Outcome) -> None:
@@ -202,6 +204,15 @@ def _is_shadow(exchange: Exchange) -> bool:
     return SHADOW_HEADER in exchange.headers and exchange.headers[SHADOW_HEADER].lower() == "true"
 
 
+def _held(exchange: Exchange, request: InferRequest) -> int:
+    """Bytes that a request takes once it is read: numbers written as JSON are more then, others lie where they came."""
+    numbers, texts = bytes_of(request.inputs)
+    head = exchange.headers.get(_HEAD_LENGTH)
+    if head is not None:
+        numbers += int(head)
+    return max(exchange.inflated or len(exchange.body), numbers) + texts
+
+
 def _is_heavy(exchange: Exchange) -> bool:
     body = exchange.body
     if len(body) > LARGE and "content-encoding" in exchange.headers:
@@ -232,4 +243,6 @@ def inflated(exchange: Exchange, max_body: int) -> bytes | bytearray:
     encoding = exchange.headers.get("content-encoding")
     if encoding is None or encoding.strip().lower() == "identity":
         return exchange.body
-    return inflate(exchange.body, encoding, max_body)
+    body = inflate(exchange.body, encoding, max_body)
+    exchange.inflated = len(body)
+    return body

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+import numpy as np
 import orjson
 
 from slipway_runtime.protocol.answer import json_values, selected_outputs
 from slipway_runtime.protocol.failures import RequestFailure, invalid
-from slipway_runtime.protocol.jsondata import decode_json
+from slipway_runtime.protocol.jsondata import decode_json, read_text
+from slipway_runtime.protocol.longlists import LONG, holds_more_strings
 from slipway_runtime.protocol.request import (
+    MAX_ELEMENTS,
+    MAX_TEXTS,
     InferRequest,
     Parameters,
     check_shape,
@@ -18,10 +23,12 @@ from slipway_runtime.protocol.request import (
     priority_of,
     timeout_of,
 )
+from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Shape, Signature, Tensor, TensorSpec
 
 EVENTS = "text/event-stream; charset=utf-8"
 _MAX_RANK = 32
+_PROPERTIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def decode_generate(body: bytes | bytearray | memoryview, signature: Signature) -> InferRequest:
@@ -29,12 +36,7 @@ def decode_generate(body: bytes | bytearray | memoryview, signature: Signature) 
 
     Raises RequestFailure (400).
     """
-    try:
-        document = orjson.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise invalid("the body is not valid JSON") from error
-    if not isinstance(document, dict):
-        raise invalid("the body must be a JSON object")
+    document = _document(body, signature)
     inputs = tuple(_tensor(spec, document.pop(spec.name)) for spec in signature.inputs if spec.name in document)
     if not inputs:
         raise invalid("the request has no inputs")
@@ -53,7 +55,38 @@ def decode_generate(body: bytes | bytearray | memoryview, signature: Signature) 
     )
 
 
+def _document(body: bytes | bytearray | memoryview, signature: Signature) -> dict[str, Any]:
+    """The object in the body. Of a long one, long lists of numbers are arrays, and nothing else is long but texts."""
+    try:
+        if len(body) < LONG:
+            document = orjson.loads(body)
+            if not isinstance(document, dict):
+                raise invalid("the body must be a JSON object")
+            return document
+        properties = {name: memoryview(text) for name, text in _PROPERTIES.decode(body).items()}
+        if sum(len(text) for name, text in properties.items() if signature.input(name) is None) > LONG:
+            raise invalid("the parameters are too long")
+        return {name: _property(signature.input(name), text) for name, text in properties.items()}
+    except msgspec.ValidationError as error:
+        raise invalid("the body must be a JSON object") from error
+    except (ValueError, RecursionError) as error:
+        raise invalid("the body is not valid JSON") from error
+
+
+def _property(spec: TensorSpec | None, text: memoryview) -> Any:
+    if spec is None or len(text) < LONG or bytes(text[:1]) != b"[":
+        return orjson.loads(text)
+    if spec.datatype is not Datatype.BYTES:
+        return read_text(spec.name, spec.datatype, text, MAX_ELEMENTS)
+    if holds_more_strings(text, MAX_TEXTS):
+        raise invalid(f"input '{spec.name}': more than {MAX_TEXTS} elements")
+    return orjson.loads(text)
+
+
 def _tensor(spec: TensorSpec, value: Any) -> Tensor:
+    if isinstance(value, np.ndarray):
+        shape = check_shape(spec.name, _filled(value.shape, spec.shape), spec.datatype)
+        return Tensor(spec.name, spec.datatype, value.astype(spec.datatype.numpy, copy=False).reshape(shape))
     shape = check_shape(spec.name, _filled(_shape(spec.name, value), spec.shape), spec.datatype)
     values = value if isinstance(value, list) else [value]
     return Tensor(spec.name, spec.datatype, decode_json(spec.name, spec.datatype, shape, values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from functools import lru_cache
@@ -13,6 +14,7 @@ import numpy as np
 import orjson
 
 from slipway_runtime.protocol.failures import invalid
+from slipway_runtime.protocol.longlists import LONG, holds_more_strings, read_numbers
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape
 
@@ -26,24 +28,50 @@ _DEEPEST = 8
 
 
 def decode_text(name: str, datatype: Datatype, shape: Shape, text: msgspec.Raw) -> Array:
-    """The tensor that a JSON text describes; see ``decode_json``.
+    """The tensor that a JSON text describes; see ``decode_json``."""
+    return _shaped(name, datatype, shape, read_text(name, datatype, memoryview(text), math.prod(shape), len(shape)))
 
-    Values of one type, in a flat list or in lists as deep as the shape, are read at once, each checked by the parser.
+
+def read_text(name: str, datatype: Datatype, text: memoryview, most: int, rank: int = 1) -> Array:
+    """The elements that valid JSON ``text`` holds, in one of their shapes and the datatype or a related one.
+
+    Values of one type, in a flat list or in lists ``rank`` deep, are read at once, each checked by the parser; numbers
+    in a long text in pieces. Raises RequestFailure (400), for more than ``most`` elements in a long text as well.
     """
-    for decoder in _decoders(datatype, len(shape)):
+    if len(text) < LONG:
+        return _read_at_once(name, datatype, text, rank)
+    if not datatype.has_json_form:
+        raise _no_json_form(name, datatype)
+    if datatype is not Datatype.BYTES:
+        return read_numbers(name, datatype, text, most, lambda piece: _read_at_once(name, datatype, piece, 1))
+    if holds_more_strings(text, most):
+        raise invalid(f"input '{name}': more elements than its shape has")
+    return _read_at_once(name, datatype, text, rank)
+
+
+def _read_at_once(name: str, datatype: Datatype, text: bytes | memoryview, rank: int) -> Array:
+    for decoder in _decoders(datatype, rank):
         try:
             values = decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
         if datatype is Datatype.FP32 and decoder is _FLAT_FLOATS:
             # The fastest way from a list to four-byte floats; values beyond their range become infinite.
-            return _shaped(name, datatype, shape, np.frombuffer(array("f", values), dtype=datatype.numpy))
-        return _shaped(name, datatype, shape, _typed(name, datatype, values))
+            return np.frombuffer(array("f", values), dtype=datatype.numpy)
+        return _typed(name, datatype, values)
+    return _untyped(name, datatype, _parsed_text(name, text))
+
+
+def _parsed_text(name: str, text: bytes | memoryview) -> Any:
     try:
-        data = orjson.loads(memoryview(text))
+        return orjson.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        # Numbers beyond the range of floats are valid JSON.
+        return json.loads(bytes(text))
     except (ValueError, RecursionError) as error:
         raise invalid(f"input '{name}': data is not valid JSON") from error
-    return decode_json(name, datatype, shape, data)
 
 
 @lru_cache(maxsize=256)
@@ -67,14 +95,18 @@ def decode_json(name: str, datatype: Datatype, shape: Shape, data: Any) -> Array
     ``null`` among the numbers of a float tensor means NaN, as Triton's clients write and read it.
     Raises RequestFailure (400) naming ``name`` for a wrong count, type or range.
     """
+    return _shaped(name, datatype, shape, _untyped(name, datatype, data))
+
+
+def _untyped(name: str, datatype: Datatype, data: Any) -> Array:
     if not datatype.has_json_form:
-        raise invalid(f"input '{name}': {datatype} has no JSON form, send it as binary data")
+        raise _no_json_form(name, datatype)
     if not isinstance(data, list):
         raise invalid(f"input '{name}': data must be a list")
     # NumPy would take a bool among numbers for 0 or 1.
     if datatype not in _KINDS and any(type(leaf) is bool for leaf in _flat(data)):
         raise _wrong_type(name, datatype)
-    return _shaped(name, datatype, shape, _typed(name, datatype, data))
+    return _typed(name, datatype, data)
 
 
 def _typed(name: str, datatype: Datatype, data: list[Any]) -> Array:
@@ -93,6 +125,10 @@ def _shaped(name: str, datatype: Datatype, shape: Shape, found: Array) -> Array:
     if found.size != count:
         raise invalid(f"input '{name}': {found.size} elements, shape {list(shape)} needs {count}")
     return found.astype(datatype.numpy, copy=False).reshape(shape)
+
+
+def _no_json_form(name: str, datatype: Datatype) -> Exception:
+    return invalid(f"input '{name}': {datatype} has no JSON form, send it as binary data")
 
 
 def _wrong_type(name: str, datatype: Datatype) -> Exception:

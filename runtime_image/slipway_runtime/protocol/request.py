@@ -11,6 +11,7 @@ import msgspec
 
 from slipway_runtime.protocol.failures import invalid
 from slipway_runtime.protocol.jsondata import decode_json, decode_text
+from slipway_runtime.protocol.longlists import LONG, without_tokens
 from slipway_runtime.protocol.rawdata import decode_raw
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape, Signature, Tensor
@@ -53,6 +54,25 @@ class _Head(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Head)
+_ABSENT = msgspec.Raw(b"")
+
+
+class _LongInput(msgspec.Struct):
+    shape: msgspec.Raw = _ABSENT
+    parameters: msgspec.Raw = _ABSENT
+
+
+class _LongOutput(msgspec.Struct):
+    parameters: msgspec.Raw = _ABSENT
+
+
+class _LongHead(msgspec.Struct):
+    inputs: list[_LongInput] = []
+    parameters: msgspec.Raw = _ABSENT
+    outputs: list[_LongOutput] | None = None
+
+
+_LONG_DECODER = msgspec.json.Decoder(_LongHead)
 
 
 class RequestedOutput(msgspec.Struct, frozen=True):
@@ -123,7 +143,7 @@ def _head_size(text: str | None, available: int) -> int:
 def _decode_head(data: memoryview) -> tuple[_Head, list[Any] | None]:
     """The head; the second part holds the inputs' data where they had to be parsed along with it."""
     try:
-        return _DECODER.decode(data), None
+        return _decoded(data), None
     except msgspec.ValidationError as error:
         raise invalid(f"the request is not valid: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -132,8 +152,22 @@ def _decode_head(data: memoryview) -> tuple[_Head, list[Any] | None]:
         raise invalid("the request is nested too deeply") from error
 
 
-def _decode_lenient(data: memoryview) -> tuple[_Head, list[Any]]:
+def _decoded(data: bytes | memoryview) -> _Head:
+    """The head in valid JSON. Of a long one, what becomes Python objects is measured first: they are much larger."""
+    if len(data) >= LONG:
+        head = _LONG_DECODER.decode(data)
+        size = len(memoryview(head.parameters))
+        size += sum(len(memoryview(one.shape)) + len(memoryview(one.parameters)) for one in head.inputs)
+        size += sum(len(memoryview(one.parameters)) for one in head.outputs or ())
+        if size > LONG:
+            raise invalid("the request has too long shapes and parameters")
+    return _DECODER.decode(data)
+
+
+def _decode_lenient(data: memoryview) -> tuple[_Head, list[Any] | None]:
     """Second chance for JSON with the tokens NaN and Infinity, which Triton's clients send."""
+    if len(data) >= LONG:
+        return _decode_replaced(bytes(data)), None
     try:
         document = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
@@ -150,6 +184,19 @@ def _decode_lenient(data: memoryview) -> tuple[_Head, list[Any]]:
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         # Half a surrogate pair is text to json.loads, and to nobody who would have to write it.
         raise invalid("the body is not valid JSON") from error
+
+
+def _decode_replaced(data: bytes) -> _Head:
+    """The same for a long text, in which JSON is put in the place of the tokens: so it can be read in pieces."""
+    replaced = without_tokens(data, 2 * MAX_TEXTS)
+    try:
+        if replaced is not None:
+            return _decoded(replaced)
+    except msgspec.ValidationError as error:
+        raise invalid(f"the request is not valid: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise invalid("the body is not valid JSON") from error
+    raise invalid("the body is not valid JSON")
 
 
 def _decode_inputs(entries: list[_Input], values: list[Any] | None, blob: memoryview) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ from slipway_runtime.protocol.request import check_against
 from slipway_runtime.repository.repository import Repository
 from slipway_runtime.rpc.requests import RpcRequest, Undecoded, named
 from slipway_runtime.rpc.responses import encode_infer, encode_last
-from slipway_runtime.serving.budget import ByteBudget
+from slipway_runtime.serving.budget import ByteBudget, Reservation
 from slipway_runtime.serving.job import Outcome
 from slipway_runtime.serving.service import ModelService
 from slipway_runtime.serving.tenants import Tenants
@@ -72,12 +72,10 @@ class RpcInference:
         begun, code = time.monotonic(), int(HTTPStatus.INTERNAL_SERVER_ERROR)
         shadow = _is_shadow(metadata)
         service.request_began()
+        held = Reservation(self._memory)
         try:
-            self._memory.reserve(len(data))
-            try:
-                response = await self._answer(service, data, metadata, remaining, shadow)
-            finally:
-                self._memory.release(len(data))
+            held.grow(len(data))
+            response = await self._answer(service, data, metadata, remaining, shadow, held)
             code = int(HTTPStatus.OK)
             return response
         except (Exception, asyncio.CancelledError) as error:
@@ -86,6 +84,7 @@ class RpcInference:
                 raise
             raise failure from error
         finally:
+            held.release()
             service.request_ended(code, shadow, time.monotonic() - begun)
 
     def comes_in_parts(self, data: bytes) -> bool:
@@ -100,14 +99,12 @@ class RpcInference:
         """The responses to one request for a model that answers in parts. Raises as ``infer`` does."""
         begun, code = time.monotonic(), CLIENT_GONE
         service.request_began()
+        held = Reservation(self._memory)
         try:
-            self._memory.reserve(len(data))
-            try:
-                async with contextlib.aclosing(self._responses(service, data, metadata, remaining)) as responses:
-                    async for response in responses:
-                        yield response
-            finally:
-                self._memory.release(len(data))
+            held.grow(len(data))
+            async with contextlib.aclosing(self._responses(service, data, metadata, remaining, held)) as responses:
+                async for response in responses:
+                    yield response
             code = int(HTTPStatus.OK)
         except (Exception, asyncio.CancelledError) as error:
             code, failure = _judged(error, begun, remaining)
@@ -115,13 +112,19 @@ class RpcInference:
                 raise
             raise failure from error
         finally:
+            held.release()
             service.request_ended(code, _is_shadow(metadata), time.monotonic() - begun)
 
     async def _responses(
-        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None
+        self,
+        service: ModelService,
+        data: bytes,
+        metadata: Mapping[str, str],
+        remaining: float | None,
+        held: Reservation,
     ) -> AsyncGenerator[bytes, None]:
         model, batcher = service.serving(begun=0.0)
-        read = await self._decoded(data)
+        read = await self._decoded(data, held)
         check_against(model.signature, read.request)
         self._tenant_lag(metadata)
         runner = batcher.streams
@@ -145,23 +148,33 @@ class RpcInference:
         finally:
             stream.cancel()
 
-    async def _decoded(self, data: bytes) -> RpcRequest:
+    async def _decoded(self, data: bytes, held: Reservation) -> RpcRequest:
         """The request in ``data``; one that takes long to read does not hold up the others. Raises RequestFailure."""
         request = Undecoded(memoryview(data))
         if not request.heavy:
-            return request.decode()
-        async with self._decoding:
-            return await asyncio.to_thread(request.decode)
+            read = request.decode()
+        else:
+            async with self._decoding:
+                read = await asyncio.to_thread(request.decode)
+        if read.size:
+            held.grow(read.size)
+        return read
 
     def _tenant_lag(self, metadata: Mapping[str, str]) -> float:
         return 0.0 if self._tenants is None else self._tenants.admit(metadata.get(self._tenants.header, ""))
 
     async def _answer(
-        self, service: ModelService, data: bytes, metadata: Mapping[str, str], remaining: float | None, shadow: bool
+        self,
+        service: ModelService,
+        data: bytes,
+        metadata: Mapping[str, str],
+        remaining: float | None,
+        shadow: bool,
+        held: Reservation,
     ) -> bytes:
         # A server that drains takes no new calls: what comes belongs to a call or a stream that is under way.
         model, batcher = service.serving(begun=0.0)
-        read = await self._decoded(data)
+        read = await self._decoded(data, held)
         check_against(model.signature, read.request)
         if shadow:
             service.admit_shadow(batcher)

@@ -42,6 +42,7 @@ from slipway_runtime.rpc.wire import (
     signed,
     text,
 )
+from slipway_runtime.serving.budget import bytes_of
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape, Tensor
 
@@ -66,6 +67,8 @@ class RpcRequest:
     version: str
     request: InferRequest
     final_flag: bool = False
+    size: int = 0
+    """Bytes that the tensors take besides those of the message."""
 
 
 @dataclass(slots=True)
@@ -126,7 +129,17 @@ def _decoded(read: _Message) -> RpcRequest:
         repeatable=not read.parameters or is_repeatable(read.parameters),
         parameters=read.parameters,
     )
-    return RpcRequest(read.model, read.version, request, read.parameters.get(FINAL_RESPONSE_WANTED) is True)
+    final = read.parameters.get(FINAL_RESPONSE_WANTED) is True
+    return RpcRequest(read.model, read.version, request, final, _size(read, request))
+
+
+def _size(read: _Message, request: InferRequest) -> int:
+    """Raw numbers lie in the message; others, and all texts, were copied out of it."""
+    numbers, texts = bytes_of(request.inputs)
+    if texts:
+        copied = read.raw or [one.contents or memoryview(b"") for one in read.inputs]
+        texts += sum(len(part) for one, part in zip(read.inputs, copied, strict=True) if one.datatype == Datatype.BYTES)
+    return texts if read.raw else numbers + texts
 
 
 def request_id(data: bytes) -> str:
