@@ -22,6 +22,7 @@ from slipway.api.status import ModelDeploymentStatus
 from slipway.engine.adoption import Adoption
 from slipway.engine.holding import Holding
 from slipway.engine.logs import context
+from slipway.engine.looks import next_look
 from slipway.engine.observe import Observer, Remarks
 from slipway.engine.persistence import persist, status_patch
 from slipway.engine.reading import Reading
@@ -225,7 +226,7 @@ class Reconciler:
         if patch and not decision.events:
             held = self._holding.rest(key, raw.get("status") or {}, patch, decision.status)
             if held:
-                return Outcome("ok", min(held, decision.requeue_after or held))
+                return Outcome("ok", min(held, _asked(decision, now) or held))
         try:
             written = await persist(self._client, raw, patch) if patch else None
         except ConflictError:
@@ -246,7 +247,7 @@ class Reconciler:
             refusals = self._remember(key, applied)
         self._emit(raw, written, decision, applied, refusals, now)
         news = self._remarks.conflicts.get(key) not in (None, before)
-        return Outcome("ok", _next_look(decision, observed, applied, news=news))
+        return Outcome("ok", _next_look(_asked(decision, now), observed, applied, news=news))
 
     async def _adopt(self, raw: Mapping[str, Any]) -> None:
         """Take over what an earlier ModelDeployment of this name has left; only then is it seen as ours."""
@@ -332,12 +333,19 @@ def _refusal(place: Place, error: ApiError) -> str:
     return f"the API server refuses {kind.name} {key.name}: {error}"
 
 
-def _next_look(decision: DecisionView, observed: Observed, applied: Applied, *, news: bool) -> float | None:
-    """Seconds until the next reconcile: what the decision asks for, sooner when something stands in the way.
+def _asked(decision: DecisionView, now: float) -> float | None:
+    """Seconds until the next look that a decision asks for."""
+    if decision.spec is None:
+        return decision.requeue_after
+    return next_look(decision.requeue_after, decision.status, decision.spec.traffic.settle.seconds, now)
+
+
+def _next_look(asked: float | None, observed: Observed, applied: Applied, *, news: bool) -> float | None:
+    """Seconds until the next reconcile: what the decision has asked for, sooner when something stands in the way.
 
     ``news`` says that a conflict was met that status does not speak of yet.
     """
-    looks = [decision.requeue_after] if decision.requeue_after is not None else []
+    looks = [asked] if asked is not None else []
     if applied.done or any(drift.given_up and not drift.known for drift in applied.drifts):
         # A fight shows in status from the next look on.
         looks.append(LOOK_AGAIN)
