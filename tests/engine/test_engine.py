@@ -95,6 +95,34 @@ async def test_what_moves_is_looked_at_with_every_snapshot_and_what_rests_now_an
     assert all(later - before <= 15.0 for before, later in itertools.pairwise(resting))
 
 
+async def test_what_gets_no_requests_yet_rests_for_metrics():
+    clock = [100.0]
+    stage = Stage(clock=lambda: clock[0])
+    waiting = {"name": "v2", "weight": {"intended": 0, "applied": 0}}
+    serving = {"name": "v1", "weight": {"intended": 0, "applied": 100}}
+    stage.engine.event(MODEL_DEPLOYMENT, None, mdep(1, "first", phase="Progressing", versions=[waiting]))
+    stage.engine.event(MODEL_DEPLOYMENT, None, mdep(2, "next", phase="Progressing", versions=[serving, waiting]))
+    await stage.taken()
+    looks = []
+    for _ in range(12):
+        stage.engine.queue_active()
+        looks += [key.name for key in await stage.taken()]
+        clock[0] += 5.0
+    assert looks.count("next") == 12
+    assert 3 <= looks.count("first") <= 6
+
+
+async def test_an_edit_does_not_wait_for_looks_at_what_rests():
+    stage = Stage()
+    for number in range(5):
+        stage.engine.event(MODEL_DEPLOYMENT, None, mdep(number + 1, f"m-{number}", phase="Ready"))
+    await stage.taken()
+    stage.engine.queue_active()
+    stage.engine.event(MODEL_DEPLOYMENT, "MODIFIED", mdep(9, "m-4", phase="Ready"))
+    keys = await stage.taken()
+    assert [key.name for key in keys] == ["m-4", "m-0", "m-1", "m-2", "m-3"]
+
+
 async def test_those_that_rest_are_not_all_looked_at_at_once():
     clock = [100.0]
     stage = Stage(clock=lambda: clock[0])

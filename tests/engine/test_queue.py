@@ -2,7 +2,7 @@ import asyncio
 
 from hypothesis import given
 from hypothesis import strategies as st
-from slipway.engine.queue import Backoff, Schedule, WorkQueue
+from slipway.engine.queue import PATIENCE, Backoff, Schedule, WorkQueue
 
 
 def test_keys_come_in_their_order_and_once():
@@ -165,3 +165,52 @@ async def test_workers_share_keys():
         queue.add(number)
     await asyncio.gather(*workers)
     assert sorted(seen) == list(range(50))
+
+
+def test_patient_keys_let_others_pass():
+    schedule = Schedule[str]()
+    schedule.add_patiently("rests", 0.0)
+    schedule.add("edited", 1.0)
+    assert schedule.take(2.0) == ("edited", 1.0)
+    assert schedule.take(3.0) == ("rests", 3.0)
+    assert schedule.take(3.0) is None
+
+
+def test_a_patient_key_is_not_passed_for_ever():
+    schedule = Schedule[str]()
+    schedule.add_patiently("rests", 0.0)
+    for number in range(8):
+        schedule.add(f"k{number}", 0.0)
+    first = [schedule.take(1.0), schedule.take(1.0)]
+    assert [taken[0] for taken in first if taken] == ["k0", "k1"]
+    late = [schedule.take(PATIENCE + 1.0) for _ in range(3)]
+    assert [taken[0] for taken in late if taken] == ["k2", "rests", "k3"]
+
+
+def test_a_patient_key_is_patient_no_more_when_something_happens_to_it():
+    schedule = Schedule[str]()
+    schedule.add_patiently("a", 0.0)
+    schedule.add_patiently("b", 0.0)
+    schedule.add_at("b", 5.0)
+    schedule.add("a", 1.0)
+    schedule.add("c", 1.0)
+    assert schedule.take(2.0) == ("a", 1.0)
+    assert len(schedule) == 2
+    schedule.add_patiently("a", 2.0)
+    schedule.add_patiently("c", 2.0)
+    assert schedule.take(2.0) == ("c", 1.0)
+    # Its moment has come while it waited; the look that it asked for is the same.
+    assert schedule.take(6.0) == ("b", 0.0)
+    for key in "abc":
+        schedule.done(key)
+    assert schedule.take(100.0) is None
+
+
+def test_a_patient_look_comes_instead_of_a_later_one():
+    schedule = Schedule[str]()
+    schedule.add_at("a", 10.0)
+    schedule.add_patiently("a", 1.0)
+    assert schedule.oldest(4.0) == 3.0
+    assert schedule.take(4.0) == ("a", 3.0)
+    schedule.done("a")
+    assert schedule.take(11.0) is None

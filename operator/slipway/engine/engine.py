@@ -52,6 +52,20 @@ STEADY = frozenset({Phase.READY.value, Phase.SUSPENDED.value, Phase.STALLED.valu
 """Phases in which a new metrics snapshot is looked at less often."""
 
 
+def _rests(status: Mapping[str, Any]) -> bool:
+    """Whether metrics are of little consequence for what comes next: nothing moves, or nothing gets requests yet.
+
+    What waits for pods is told of them by events.
+    """
+    versions = status.get("versions") or ()
+    return status.get("phase") in STEADY or bool(versions and not any(map(_has_weight, versions)))
+
+
+def _has_weight(version: Mapping[str, Any]) -> bool:
+    weight = version.get("weight") or {}
+    return bool(weight.get("intended") or weight.get("applied"))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the installation decides; times in seconds."""
@@ -224,12 +238,15 @@ class Engine:
                 log.exception("new metrics could not be told to %s", type(witness).__name__)
         now = self._clock()
         for key in self.cache.keys(MODEL_DEPLOYMENT):
-            obj = self.cache.get(MODEL_DEPLOYMENT, key) or {}
-            phase = (obj.get("status") or {}).get("phase")
-            if phase in STEADY and key in self._looked and self._turn(key, self._looked[key]) == self._turn(key, now):
+            rests = _rests((self.cache.get(MODEL_DEPLOYMENT, key) or {}).get("status") or {})
+            if rests and key in self._looked and self._turn(key, self._looked[key]) == self._turn(key, now):
                 continue
             self._looked[key] = now
-            self.queue.add(key)
+            if rests:
+                # Whoever edits an object is not to wait for looks at thousands to which nothing happens.
+                self.queue.add_patiently(key)
+            else:
+                self.queue.add(key)
 
     def _turn(self, key: Key, at: float) -> int:
         """The period that a moment lies in; those of different objects begin at different moments, so that thousands

@@ -2,6 +2,9 @@
 
 A key that is added while it is worked on runs once more afterwards, never at the same time. A key that waits for a
 later moment keeps the earliest one asked for. Failures wait longer each time.
+
+Beyond these, a key may be added patiently: nothing has happened to it, it is only to be looked at. Such keys let all
+others pass, as long as they have not waited too long themselves.
 """
 
 import asyncio
@@ -29,19 +32,27 @@ class Backoff:
         return min(self.first * 2.0 ** min(failures - 1, 30), self.longest) * (0.5 + 0.5 * draw)
 
 
+PATIENCE = 5.0
+"""Seconds for which a patient key lets any number of others pass."""
+OTHERS = 3
+"""Keys that pass before each patient one that has waited for longer than that."""
+
+
 class Schedule(Generic[K]):
     """Which keys are due, waiting or worked on; knows no clock but the times it is given."""
 
     def __init__(self) -> None:
         self._ready: deque[K] = deque()
         self._dirty: dict[K, float] = {}
+        self._patient: dict[K, float] = {}
+        self._passed = 0
         self._processing: dict[K, float] = {}
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._dirty)
+        return len(self._dirty) + len(self._patient)
 
     @property
     def waiting(self) -> int:
@@ -51,11 +62,17 @@ class Schedule(Generic[K]):
     def add(self, key: K, now: float) -> None:
         """Ask for a run as soon as possible."""
         self._due.pop(key, None)
+        self._patient.pop(key, None)
         if key in self._dirty:
             return
         self._dirty[key] = now
         if key not in self._processing:
             self._ready.append(key)
+
+    def add_patiently(self, key: K, now: float) -> None:
+        """Ask for a run when no other key asks for one; a run under way will do."""
+        if key not in self._dirty and key not in self._processing:
+            self._patient.setdefault(key, now)
 
     def add_at(self, key: K, due: float) -> None:
         """Ask for a run at a later moment, unless an earlier one is set."""
@@ -69,12 +86,22 @@ class Schedule(Generic[K]):
     def take(self, now: float) -> tuple[K, float] | None:
         """Begin with the next key; gives it with the seconds it has waited, or None when nothing is due."""
         self._wake(now)
-        if not self._ready:
+        patient = next(iter(self._patient), None)
+        if patient is not None and self._is_turn_of(patient, now):
+            self._passed = 0
+            self._due.pop(patient, None)
+            key, since = patient, self._patient.pop(patient)
+        elif self._ready:
+            self._passed += 1
+            key = self._ready.popleft()
+            since = self._dirty.pop(key)
+        else:
             return None
-        key = self._ready.popleft()
-        waited = now - self._dirty.pop(key)
         self._processing[key] = now
-        return key, waited
+        return key, now - since
+
+    def _is_turn_of(self, patient: K, now: float) -> bool:
+        return not self._ready or (now - self._patient[patient] > PATIENCE and self._passed >= OTHERS)
 
     def done(self, key: K) -> None:
         """End the work on a key; it becomes ready again when it was added meanwhile."""
@@ -90,7 +117,9 @@ class Schedule(Generic[K]):
 
     def oldest(self, now: float) -> float:
         """Seconds that the oldest key has been ready without being taken."""
-        return max((now - self._dirty[key] for key in self._ready), default=0.0)
+        since = [self._dirty[key] for key in self._ready]
+        since += self._patient.values()
+        return max((now - moment for moment in since), default=0.0)
 
     def longest_run(self, now: float) -> float:
         """Seconds that the longest running work has taken so far."""
@@ -142,6 +171,11 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Ask for a run as soon as possible."""
         self._schedule.add(key, self._clock())
+        self._changed.set()
+
+    def add_patiently(self, key: K) -> None:
+        """Ask for a run when no other key asks for one."""
+        self._schedule.add_patiently(key, self._clock())
         self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
