@@ -190,3 +190,21 @@ async def test_model_deployments_of_an_older_past_mean_that_everything_is_listed
     stage.cache.put(MODEL_DEPLOYMENT, newer)
     await stage.resync.models()
     assert lists(stage, "services") == before + 1
+
+
+async def test_after_a_restore_an_object_is_what_it_is_now_even_under_a_version_that_was_seen_before():
+    stage = Stage()
+    stage.add("m")
+    await stage.run()
+    listed = stage.cache.get(MODEL_DEPLOYMENT, Key("ns", "m"))
+    assert listed is not None
+    lost = {**listed, "metadata": {**listed["metadata"], "name": "lost", "uid": "lost", "resourceVersion": "900"}}
+    stage.cache.put(MODEL_DEPLOYMENT, lost)
+    shelf = next(iter(found for found in stage.api.objects.values() if found["metadata"]["name"] == "m"))
+    shelf["spec"] = {"serve": "another"}
+    await stage.resync.once()
+    restored = stage.cache.get(MODEL_DEPLOYMENT, Key("ns", "m"))
+    assert restored is not None
+    assert restored["metadata"]["resourceVersion"] == listed["metadata"]["resourceVersion"]
+    assert restored["spec"] == {"serve": "another"}
+    assert stage.cache.get(MODEL_DEPLOYMENT, Key("ns", "lost")) is None

@@ -170,9 +170,27 @@ def test_trimming_keeps_who_wrote_when():
     obj = deployment()
     obj["metadata"]["managedFields"] = managed
     copy = trimmed(DEPLOYMENT, obj)
-    assert all("fieldsV1" not in entry for entry in copy["metadata"]["managedFields"])
+    assert [sorted(entry) for entry in copy["metadata"]["managedFields"]] == [["manager", "operation", "time"]]
     assert foreign_manager(copy, "slipway") == "kubectl-edit"
     assert managed[0]["fieldsV1"] == {"f:spec": {}}
+
+
+def test_what_only_we_wrote_keeps_no_managed_fields():
+    obj = deployment()
+    obj["metadata"]["managedFields"] = [{"manager": "slipway", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+    assert "managedFields" not in trimmed(DEPLOYMENT, obj)["metadata"]
+    assert trimmed(DEPLOYMENT, trimmed(DEPLOYMENT, obj)) == trimmed(DEPLOYMENT, obj)
+
+
+def test_of_a_list_what_is_known_is_not_held_twice():
+    cache, newer = Cache(), deployment(version="8")
+    cache.put(DEPLOYMENT, deployment(version="7"))
+    known = cache.get(DEPLOYMENT, Key("ns", "d"))
+    assert cache.reduced(DEPLOYMENT, deployment(version="7")) is known
+    assert cache.reduced(DEPLOYMENT, newer) == trimmed(DEPLOYMENT, newer)
+    other = deployment(version="7")
+    other["metadata"]["uid"] = "another"
+    assert cache.reduced(DEPLOYMENT, other) == other
 
 
 def test_who_scales_an_object_is_its_foreign_manager():

@@ -36,3 +36,14 @@ def test_true_and_one_are_not_alike() -> None:
     likeness = Likeness()
     assert [likeness.of([value])[0] for value in (1, True, 1.0, "1", None)] == [1, True, 1.0, "1", None]
     assert [type(likeness.of([value])[0]) for value in (1, True, 1.0)] == [int, bool, float]
+
+
+@given(VALUES, VALUES)
+def test_a_next_state_is_equal_and_shares_what_has_not_changed(before: Any, after: Any) -> None:
+    likeness = Likeness()
+    former = likeness.of(before)
+    assert same(likeness.of_next(after, former), after)
+    pair = {"changed": after, "kept": before}
+    held = likeness.of_next(pair, {"changed": former, "kept": former})
+    assert same(held, pair)
+    assert held["kept"] is former

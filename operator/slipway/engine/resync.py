@@ -1,13 +1,14 @@
 """Lists of everything, at the start and every few minutes: watches can lose deletions, lists cannot."""
 
 import asyncio
+import functools
 import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from slipway.engine.telemetry import Telemetry
-from slipway.kube.cache import Cache
+from slipway.kube.cache import Cache, trimmed
 from slipway.kube.client import Client
 from slipway.kube.failures import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.kinds import MODEL_DEPLOYMENT, OPTIONAL, SHARED, WATCHED, Kind
@@ -136,7 +137,8 @@ class Resync:
 
     async def _take(self, kind: Kind, scope: str | None, selector: str) -> set[Key]:
         newest = self._cache.newest(kind)
-        listing = await self._client.list(kind, scope, label_selector=selector)
+        reduce = functools.partial(self._cache.reduced, kind)
+        listing = await self._client.list(kind, scope, label_selector=selector, reduce=reduce)
         if is_older(listing.resource_version, newest):
             # A list is never older than what was seen before it was asked for, unless etcd was restored from a backup.
             log.error(
@@ -145,5 +147,8 @@ class Resync:
                 newest,
                 listing.resource_version,
             )
+            # Not what was known in that past, even under the same version.
+            anew = functools.partial(trimmed, kind)
+            listing = await self._client.list(kind, scope, label_selector=selector, reduce=anew)
             return self._cache.start_over(kind, listing)
         return self._cache.replace(kind, listing, covers=lambda key: scope is None or key.namespace == scope)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipway.kube.client import Listing
+from slipway.kube.client import FIELD_MANAGER, Listing
 from slipway.kube.kinds import DEPLOYMENT, MODEL_DEPLOYMENT, POD, SCALERS, VIRTUAL_SERVICE, Kind
 from slipway.kube.likeness import Likeness
 from slipway.kube.metadata import Key, is_older, key_of, owner_key, resource_version, uid_of
@@ -24,13 +24,17 @@ TOMBSTONES = 4096
 
 
 def trimmed(kind: Kind, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy without what nobody reads: managed fields keep who and when, a pod's spec keeps node and resources."""
+    """A copy without what nobody reads: of managed fields which others wrote what when, of a pod's spec node and
+    resources."""
     metadata = dict(obj["metadata"])
-    if "managedFields" in metadata:
-        kept = ("manager", "operation", "time", "subresource")
-        metadata["managedFields"] = [
-            {name: entry[name] for name in kept if name in entry} for entry in metadata["managedFields"]
-        ]
+    managed = metadata.pop("managedFields", None) or ()
+    foreign = [
+        {name: entry[name] for name in ("manager", "operation", "time", "subresource") if name in entry}
+        for entry in managed
+        if entry.get("manager") != FIELD_MANAGER and entry.get("subresource") != "status"
+    ]
+    if foreign:
+        metadata["managedFields"] = foreign
     copy = {**obj, "metadata": metadata}
     if kind == POD:
         spec = obj.get("spec") or {}
@@ -168,8 +172,18 @@ class Cache:
             self._forget(shelf, key)
             if uid_of(known) != uid_of(obj):
                 shelf.bury(known)
-        self._keep(shelf, key, self._likeness.of(trimmed(kind, obj)))
+        self._keep(shelf, key, self._likeness.of_next(trimmed(kind, obj), known))
         return True
+
+    def reduced(self, kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An object as read, without what :meth:`put` would not keep of it; what is known already is not held twice.
+
+        For lists, which are long and are taken over only when they are complete.
+        """
+        known = self._shelves[kind].objects.get(key_of(obj))
+        if known is not None and uid_of(known) == uid_of(obj) and resource_version(known) == resource_version(obj):
+            return known
+        return trimmed(kind, obj)
 
     def remove(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
         """Forget an object that was deleted; False when another or a newer one of that name is known."""

@@ -40,7 +40,7 @@ class RetryPolicy:
 class Listing:
     """A complete list of objects at one resource version."""
 
-    items: tuple[Object, ...]
+    items: tuple[Mapping[str, Any], ...]
     resource_version: str
 
 
@@ -101,13 +101,23 @@ class Client:
         return await self._call(kind, "GET", kind.path(namespace, name), timeout=timeout, attempts=attempts)
 
     async def list(
-        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", page: int = PAGE
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        page: int = PAGE,
+        reduce: Callable[[Object], Mapping[str, Any]] = lambda obj: obj,
     ) -> Listing:
-        """Read all objects of a kind, in pages; a list that expires half-way is read again in one piece."""
+        """Read all objects of a kind, in pages; a list that expires half-way is read again in one piece.
+
+        What ``reduce`` leaves of each object is kept, as soon as its page is read: of a long list no more than one page
+        is ever held whole.
+        """
         try:
-            return await self._pages(kind, namespace, label_selector, page)
+            return await self._pages(kind, namespace, label_selector, page, reduce)
         except GoneError:
-            return await self._pages(kind, namespace, label_selector, 0)
+            return await self._pages(kind, namespace, label_selector, 0, reduce)
 
     async def create(
         self,
@@ -164,8 +174,15 @@ class Client:
         }
         return await self._call(kind, "DELETE", kind.path(namespace, name), body=body)
 
-    async def _pages(self, kind: Kind, namespace: str | None, label_selector: str, page: int) -> Listing:
-        items: list[Object] = []
+    async def _pages(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        label_selector: str,
+        page: int,
+        reduce: Callable[[Object], Mapping[str, Any]],
+    ) -> Listing:
+        items: list[Mapping[str, Any]] = []
         token = ""
         while True:
             query = [("labelSelector", label_selector)] if label_selector else []
@@ -174,7 +191,8 @@ class Client:
             document = await self._call(kind, "GET", kind.path(namespace), query=query)
             # Items of a list carry neither apiVersion nor kind for built-in kinds.
             items += [
-                {"apiVersion": kind.api_version, "kind": kind.name} | item for item in document.get("items") or ()
+                reduce({"apiVersion": kind.api_version, "kind": kind.name} | item)
+                for item in document.get("items") or ()
             ]
             metadata = document.get("metadata") or {}
             token = metadata.get("continue") or ""
