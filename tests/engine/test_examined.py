@@ -13,8 +13,10 @@ RAW: dict[str, Any] = {
 class Counting:
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
+        self.names: list[str] = []
 
     def __call__(self, raw) -> Validated:
+        self.names.append(raw["metadata"]["name"])
         self.seen.append(raw["spec"])
         return validate(raw)
 
@@ -56,9 +58,31 @@ def test_true_is_not_one():
     assert examined(edited(suspend=1)) == validate(edited(suspend=1))
 
 
+def named(name):
+    return {**RAW, "metadata": {"name": name}}
+
+
 def test_the_longest_unused_is_forgotten_first():
     counting = Counting()
     examined = Examined(counting, most=2)
-    for serve in ("a", "b", "a", "c", "a", "b"):
+    for name in ("a", "b", "a", "c", "a", "b"):
+        examined(named(name))
+    assert counting.names == ["a", "b", "c", "b"]
+
+
+def test_what_an_object_asked_for_before_is_forgotten():
+    counting = Counting()
+    examined = Examined(counting)
+    for serve in ("a", "b", "b", "a"):
         examined(edited(serve=serve))
-    assert [spec["serve"] for spec in counting.seen] == ["a", "b", "c", "b"]
+    assert [spec["serve"] for spec in counting.seen] == ["a", "b", "a"]
+
+
+def test_two_objects_of_one_name_share_an_outcome_until_one_is_edited():
+    counting = Counting()
+    examined = Examined(counting)
+    here, there = ({**RAW, "metadata": {"name": "m", "namespace": space}} for space in ("here", "there"))
+    changed = {**there, "spec": {**RAW["spec"], "serve": "v2"}}
+    outcomes = [examined(obj) for obj in (here, there, changed, here, changed, here)]
+    assert [spec["serve"] for spec in counting.seen] == ["v1", "v2", "v1"]
+    assert outcomes == [validate(obj) for obj in (here, there, changed, here, changed, here)]
