@@ -123,10 +123,14 @@ def _in_mapping(live: Any, wanted: Mapping[str, Any], path: Path, share: _Share)
         added = next((key for key, value in live.items() if key not in wanted and value is not None), None)
         if added is not None:
             return (*path, str(added))
-    found = (
-        _missing(live.get(key), value, (*path, str(key)), _below(path, key, share)) for key, value in wanted.items()
-    )
-    return next((place for place in found if place is not None), None)
+    for key, value in wanted.items():
+        one = live.get(key)
+        if type(one) is str and one == value:
+            continue  # the rule, and cheap to tell
+        found = _missing(one, value, (*path, str(key)), _below(path, key, share))
+        if found is not None:
+            return found
+    return None
 
 
 def _in_list(live: Any, wanted: Sequence[Any], path: Path, share: _Share) -> Path | None:
@@ -140,9 +144,13 @@ def _in_list(live: Any, wanted: Sequence[Any], path: Path, share: _Share) -> Pat
     if len(live) != len(wanted):
         return path
     inside = _Share.FIELDS if share is _Share.FIELDS else _Share.NOTHING
-    pairs = enumerate(zip(live, wanted, strict=True))
-    found = (_missing(one, other, (*path, str(index)), inside) for index, (one, other) in pairs)
-    return next((place for place in found if place is not None), None)
+    for index, (one, other) in enumerate(zip(live, wanted, strict=True)):
+        if type(one) is str and one == other:
+            continue
+        found = _missing(one, other, (*path, str(index)), inside)
+        if found is not None:
+            return found
+    return None
 
 
 def _in_map_list(live: Sequence[Any], wanted: Sequence[Any], path: Path, keys: tuple[str, ...]) -> Path | None:

@@ -69,16 +69,20 @@ class ApiTransport:
 
     async def send(self, call: Call) -> Answer:
         """Send one request and read the whole answer."""
-        request = await self._client.param_serialize(
+        method, url, headers, *_ = await self._client.param_serialize(
             call.method,
             call.path,
             query_params=list(call.query),
             header_params={"Accept": "application/json", "Content-Type": call.content_type},
-            body=call.body,
             auth_settings=["BearerToken"],
         )
+        # The body goes past that: it is JSON already, and would be copied value by value.
         response = await self._client.call_api(
-            *request, _request_timeout=aiohttp.ClientTimeout(total=call.timeout, sock_connect=min(10.0, call.timeout))
+            method,
+            url,
+            headers,
+            call.body,
+            _request_timeout=aiohttp.ClientTimeout(total=call.timeout, sock_connect=min(10.0, call.timeout)),
         )
         return Answer(int(response.status), response.headers, await response.read())
 
