@@ -1,5 +1,6 @@
 """Times as seconds since the epoch in code and as RFC 3339 strings in status."""
 
+import functools
 from datetime import UTC, datetime
 
 __all__ = ["format_time", "parse_time", "whole_second"]
@@ -15,6 +16,7 @@ def whole_second(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_time(text: str) -> float | None:
     """Seconds since the epoch, or ``None`` for an empty string; raises ValueError for anything that is no time."""
     return datetime.fromisoformat(text).timestamp() if text else None
