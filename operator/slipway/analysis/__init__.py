@@ -8,5 +8,16 @@ from slipway.analysis.breakers import Breaker, tripped
 from slipway.analysis.expressions import Subject, expressions
 from slipway.analysis.reasons import Reason
 from slipway.analysis.shadowing import with_agreement
+from slipway.analysis.silence import still_asked
 
-__all__ = ["Assessment", "Breaker", "Reason", "Subject", "assess", "expressions", "tripped", "with_agreement"]
+__all__ = [
+    "Assessment",
+    "Breaker",
+    "Reason",
+    "Subject",
+    "assess",
+    "expressions",
+    "still_asked",
+    "tripped",
+    "with_agreement",
+]

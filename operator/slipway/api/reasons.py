@@ -109,6 +109,11 @@ REASONS: Mapping[str, Explanation] = {
     ),
     "SetByRollout": Explanation("The rollout sets the number of replicas for now, within its bound on GPUs."),
     "Exposing": Explanation("The new version's subset is written to the router."),
+    "StillServing": Explanation(
+        "Requests still come to a version that has no weight any more. It goes when they end, or after five minutes "
+        "or progressDeadline, whichever is shorter.",
+        "If it lasts: look for clients that go past the mesh, or for a proxy that does not follow.",
+    ),
     "SubsetSettling": Explanation("The router learns the new subset before any weight names it."),
     "Shifting": Explanation("A weight is written and waits to be confirmed."),
     "WaitingForMesh": Explanation(

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from slipway.analysis import Subject, assess, expressions, tripped, with_agreement
+from slipway.analysis import Subject, assess, expressions, still_asked, tripped, with_agreement
 from slipway.api.events import EventRecord
 from slipway.api.judgement import NO_JUDGEMENT, Judgement
 from slipway.api.observed import Observed
@@ -151,6 +151,7 @@ def _proceed(
             breaker=breaker,
             experiments=experiment_targets(observed.name, raw["spec"], spec),
             gpus=gpus_per_pod(observed, target),
+            asked=_asked(status, metrics, now),
         )
     )
     looked = with_display(moved.status.model_copy(update={"analysis": checks}), observed, metrics)
@@ -177,6 +178,15 @@ def _proceed(
         lost=lost,
         queries=_queries(spec, summed, observed),
     )
+
+
+def _asked(status: ModelDeploymentStatus, metrics: MetricsView, now: float) -> frozenset[str]:
+    """Revisions without weight that still get requests, since they were to get none."""
+    silent = (entry for entry in status.versions if entry.weight.intended == 0 and entry.role is not Role.STABLE)
+    since = {
+        entry.revision: (parse_time(entry.retire_at) or now) if entry.role is Role.RETIRING else now for entry in silent
+    }
+    return frozenset(revision for revision, begun in since.items() if still_asked(metrics, revision, begun))
 
 
 def _queries(spec: ModelDeploymentSpec, status: ModelDeploymentStatus, observed: Observed) -> tuple[str, ...]:

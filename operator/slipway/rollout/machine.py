@@ -1,6 +1,6 @@
 """One decision about a rollout: look, answer actions, set the course, take the step that the snapshot allows."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -25,7 +25,7 @@ from slipway.rollout.context import StageContext
 from slipway.rollout.draft import Draft
 from slipway.rollout.experiments import ExperimentTarget, keep_experiments
 from slipway.rollout.recovery import recover
-from slipway.rollout.retirement import retire
+from slipway.rollout.retirement import LONGEST_WAIT_FOR_SILENCE, retire
 from slipway.rollout.split import apply_standing, make_room
 from slipway.rollout.stages import confirm, run_stage
 from slipway.rollout.surge import Surge
@@ -64,6 +64,8 @@ class RolloutRequest:
     """The revisions that the spec's experiments ask for."""
     gpus: Mapping[str, int] = field(default_factory=dict)
     """GPUs of one pod, by revision; a revision without one uses none."""
+    asked: Collection[str] = ()
+    """Revisions on their way out that still get requests, as far as anybody counts them."""
 
     def sized(self, revision: str) -> Capacity:
         """The capacity of a revision; by one replica where nothing is known of it."""
@@ -121,7 +123,8 @@ def advance(request: RolloutRequest) -> RolloutDecision:
         apply_standing(draft, settle)
         if surge is not None:
             hold_back(draft, surge, request.observed)
-    retire(draft, request.observed, settle)
+    patience = min(request.spec.rollout.progress_deadline.seconds, LONGEST_WAIT_FOR_SILENCE)
+    retire(draft, request.observed, settle, request.asked, patience)
     status = request.status.model_copy(
         update={
             "versions": tuple(draft.entries.values()),
