@@ -8,6 +8,7 @@ Object = dict[str, Any]
 
 V1 = {"name": "v1", "uri": "file:///models/v1.pt"}
 V2 = {"name": "v2", "uri": "pvc://models/sentiment/v2"}
+OWN_SERVER = {"engine": "custom", "image": "ours/server:1"}
 
 
 def model_deployment(name: str = "sentiment", versions: list[Object] | None = None, **spec: Any) -> Object:
@@ -103,6 +104,30 @@ RULE_CASES = (
             versions=[{**V1, "signature": {"publicKey": {"configMap": "k"}, "uri": "s3://a/b", "value": "AAAA"}}]
         ),
         "spec.versions[0].signature",
+    ),
+    RuleCase(
+        "uri-required",
+        model_deployment(versions=[{"name": "v1"}], runtime=OWN_SERVER),
+        model_deployment(versions=[{"name": "v1"}]),
+        "spec.versions[0].uri",
+    ),
+    RuleCase(
+        "uri-required",
+        model_deployment(versions=[V1], runtime={"engine": "triton"}),
+        model_deployment(versions=[{"name": "v1", "uri": ""}], runtime={"engine": "triton"}),
+        "spec.versions[0].uri",
+    ),
+    RuleCase(
+        "artefact-to-check",
+        model_deployment(versions=[{**V1, "sha256": "ab" * 32, "storageSecret": "s3"}], runtime=OWN_SERVER),
+        model_deployment(versions=[{"name": "v1", "sha256": "ab" * 32}], runtime=OWN_SERVER),
+        "spec.versions[0]",
+    ),
+    RuleCase(
+        "artefact-to-check",
+        model_deployment(versions=[{"name": "v1", "storageSecret": "", "sha256": ""}], runtime=OWN_SERVER),
+        model_deployment(versions=[{"name": "v1", "storageSecret": "s3"}], runtime=OWN_SERVER),
+        "spec.versions[0]",
     ),
     RuleCase(
         "uri-shape",

@@ -155,7 +155,35 @@ def test_a_deployment_without_autoscaler_keeps_its_number() -> None:
     made = convert([deployment]).objects[0]
     assert made["spec"]["autoscaling"] == {"mode": "None"}
     assert made["spec"]["replicas"] == 3
-    assert made["spec"]["versions"][0]["uri"] == "pvc://fraud-12/."
+    assert made["spec"]["versions"] == [{"name": "v1"}], "it mounts its claim by itself, as before"
+    assert made["spec"]["runtime"]["podTemplate"]["spec"]["volumes"] == pod["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("ports", "service", "expected"),
+    [
+        ([{"containerPort": 80}], [{"port": 80}], [("http", 80)]),
+        ([{"name": "h2c", "containerPort": 9}, {"name": "http1", "containerPort": 8}], [], [("grpc", 9), ("http", 8)]),
+        ([{"name": "prom", "containerPort": 9}, {"containerPort": 8}], [], [("metrics", 9), ("http", 8)]),
+        ([], [{"port": 80, "targetPort": 5000}], [("http", 5000)]),
+        ([], [{"port": 8501}], [("http", 8501)]),
+        ([], [{"port": 80, "targetPort": "web"}], []),
+    ],
+)
+def test_where_a_server_listens(ports: list[Any], service: list[Any], expected: list[tuple[str, int]]) -> None:
+    deployment = yaml.safe_load((SAMPLES / "deployment.yaml").read_text())["items"][0]
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    del container["readinessProbe"]
+    container["ports"] = ports
+    meta = {"name": "fraud", "namespace": "risk"}
+    kind = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+    document, _ = convert([deployment, {**kind, "spec": {"selector": {"app": "fraud"}, "ports": service}}]).documents
+    assert document.made is not None
+    [server] = document.made["spec"]["runtime"]["podTemplate"]["spec"]["containers"]
+    found = [(port["name"], port["containerPort"]) for port in server.get("ports", ())]
+    assert found == expected
+    assumed = [finding.message for finding in document.findings if "nothing says where it listens" in finding.message]
+    assert len(assumed) == (not expected)
 
 
 @pytest.mark.parametrize(("name", "fits"), [("m" * 51, True), ("m" * 52, False), ("9m", False), ("m-", False)])

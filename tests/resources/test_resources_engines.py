@@ -145,6 +145,26 @@ def test_a_custom_server_is_the_users() -> None:
     assert (told["SLIPWAY_MODEL_NAME"], told["SLIPWAY_MODEL_PATH"]) == ("sentiment", "/mnt/models/model")
 
 
+def test_a_custom_server_with_its_model_in_the_image_is_brought_nothing() -> None:
+    spec = raw_spec(
+        versions=[{"name": "v1"}, {"name": "v2", "runtime": {"image": "server:2"}}],
+        runtime={"engine": "custom", "image": "server:1"},
+    )
+    objects = render(spec, canary(spec))
+    for item in objects:
+        if item["apiVersion"] not in ISTIO:
+            published.validate(item, "1.36")
+    pods = [item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Deployment"]
+    assert [pod["containers"][0]["image"] for pod in pods] == ["server:1", "server:2"]
+    for pod in pods:
+        assert not pod.get("initContainers")
+        assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "shm"}
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {"tmp", "shm"}
+        names = {entry["name"] for entry in pod["containers"][0]["env"]}
+        assert "SLIPWAY_MODEL_NAME" in names
+        assert "SLIPWAY_MODEL_PATH" not in names
+
+
 @pytest.mark.parametrize(("engine", "name", "layout"), [("triton", "sentiment", "triton"), ("vllm", "model", "plain")])
 def test_the_model_is_fetched_and_verified_before_the_server_starts(engine: str, name: str, layout: str) -> None:
     pod = template(engine, "v2")

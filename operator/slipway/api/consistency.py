@@ -20,6 +20,7 @@ from slipway.api.rules import HASH_SUFFIX_LENGTH, LABEL_LENGTH, RULES
 from slipway.api.scalars import DecimalString, Duration
 from slipway.api.spec import ModelDeploymentSpec
 from slipway.api.traffic import Provider
+from slipway.api.versions import Engine
 
 __all__ = ["inconsistencies"]
 
@@ -115,6 +116,17 @@ def _signature_source(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
         signature = version.signature
         if signature is not None and bool(signature.value) == bool(signature.uri):
             yield f"spec.versions[{index}].signature"
+
+
+def _uri_required(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    if spec.runtime.engine is not Engine.CUSTOM:
+        yield from (f"spec.versions[{index}].uri" for index, version in enumerate(spec.versions) if not version.uri)
+
+
+def _artefact_to_check(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
+    for index, version in enumerate(spec.versions):
+        if not version.uri and (version.sha256 or version.signature is not None or version.storage_secret):
+            yield f"spec.versions[{index}]"
 
 
 def _uri_shape(_: str, spec: ModelDeploymentSpec) -> Iterator[str]:
@@ -269,6 +281,8 @@ _CHECKS: Mapping[str, Check] = {
     "mirror-version-exists": _mirror_version_exists,
     "none-cannot-split": _none_cannot_split,
     "signature-source": _signature_source,
+    "uri-required": _uri_required,
+    "artefact-to-check": _artefact_to_check,
     "uri-shape": _uri_shape,
     "timeout-positive": _timeout_positive,
     "version-timeout-positive": _version_timeout_positive,

@@ -126,6 +126,22 @@ RULES: tuple[Rule, ...] = (
         "give the signature either as value or as uri",
     ),
     Rule(
+        "uri-required",
+        "spec",
+        "(has(self.runtime) && has(self.runtime.engine) && self.runtime.engine == 'custom') || "
+        "self.versions.all(v, has(v.uri) && size(v.uri) > 0)",
+        "spec.versions[].uri is required, except with engine custom, whose image may hold the model",
+        ".versions",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "artefact-to-check",
+        "spec.versions[]",
+        "(has(self.uri) && size(self.uri) > 0) || (!has(self.signature) && "
+        "(!has(self.sha256) || size(self.sha256) == 0) && (!has(self.storageSecret) || size(self.storageSecret) == 0))",
+        "sha256, signature and storageSecret are about the artefact at uri: give it, or leave them out",
+    ),
+    Rule(
         "uri-shape",
         "spec.versions[].uri",
         "(!self.startsWith('pvc:') || self.matches('^pvc://[a-z0-9][-.a-z0-9]*/.+$')) && "

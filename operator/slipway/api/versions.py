@@ -287,8 +287,9 @@ class Version(WireModel):
 
     name: Name
     """Name of the version; becomes the metric label and the value of the version header."""
-    uri: str = Field(min_length=1, max_length=2048, pattern=r"^(file|pvc|s3|gs|https|hf|oci|models)://?.+$")
-    """Where the artefact lies: file:// pvc:// s3:// gs:// https:// hf:// oci:// or models:/."""
+    uri: str = Field(default="", max_length=2048, pattern=r"^((file|pvc|s3|gs|https|hf|oci|models)://?.+)?$")
+    """Where the artefact lies: file:// pvc:// s3:// gs:// https:// hf:// oci:// or models:/. Engine custom may do
+    without, where the image or the server itself brings the model."""
     sha256: str = Field(default="", max_length=64, pattern=r"^([0-9a-f]{64})?$")
     """SHA-256 of the artefact (a file, or the canonical digest of a folder), checked before it is loaded."""
     format: Format = Format.AUTO

@@ -7,7 +7,7 @@ from slipway.conversion.ledger import Ledger, NotConvertibleError
 from slipway.conversion.metadata import convert_metadata
 from slipway.conversion.pods import SERVER, convert_container, convert_pod
 from slipway.conversion.replicas import convert_autoscaler
-from slipway.conversion.storage import claimed_artefact
+from slipway.conversion.storage import own_artefact
 
 __all__ = ["convert_deployment", "scales", "selects"]
 
@@ -40,9 +40,11 @@ def convert_deployment(ledger: Ledger, scaler: Ledger | None, services: Sequence
     if not containers or not isinstance(containers[0], dict):
         raise NotConvertibleError("spec.template has no container")
     server = (*POD, "containers", 0)
-    ledger.set("spec.versions", [{"name": "v1", "uri": claimed_artefact(ledger, POD, server)}])
+    ledger.set("spec.versions", [{"name": "v1"}])
     ledger.set("spec.runtime.engine", "custom")
     overlay = convert_container(ledger, server, "custom")
+    own_artefact(ledger, server)
+    _port(ledger, services, server, overlay)
     ledger.unneeded("the image goes on serving; it has to speak the Open Inference Protocol", *server, "name")
     beside = _beside(ledger)
     if overlay or beside:
@@ -53,6 +55,23 @@ def convert_deployment(ledger: Ledger, scaler: Ledger | None, services: Sequence
     _rest(ledger)
     for service in services:
         _service(ledger, service)
+
+
+def _port(ledger: Ledger, services: Sequence[Ledger], server: tuple[str | int, ...], overlay: dict[str, Any]) -> None:
+    """A container need not say where it listens: a Service may, by number."""
+    if overlay.get("ports"):
+        return
+    for service in services:
+        for number, _ in enumerate(service.items("spec", "ports")):
+            at = ("spec", "ports", number)
+            port = service.whole(*at, "targetPort")
+            port = service.whole(*at, "port") if port is None and service.get(*at, "targetPort") is None else port
+            if port is not None:
+                overlay["ports"] = [{"name": "http", "containerPort": port}]
+                return
+    ledger.partly(
+        "nothing says where it listens: taken for port 8080; name another one http in spec.runtime.podTemplate", *server
+    )
 
 
 def _beside(ledger: Ledger) -> list[Any]:

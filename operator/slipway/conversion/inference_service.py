@@ -7,7 +7,7 @@ from slipway.conversion.metadata import convert_metadata, own_annotations
 from slipway.conversion.pods import SERVER, convert_container, convert_pod
 from slipway.conversion.replicas import convert_component_scaling
 from slipway.conversion.servers import KSERVE_CONTAINER, NAMED_SERVERS, choose_server
-from slipway.conversion.storage import convert_storage, unknown_artefact
+from slipway.conversion.storage import convert_storage, own_artefact
 
 __all__ = ["convert_inference_service"]
 
@@ -26,7 +26,7 @@ def convert_inference_service(ledger: Ledger) -> None:
     model = _model_path(ledger)
     server = choose_server(ledger, model)
     uri = _uri(ledger, model, own_image=server.own_image)
-    version: dict[str, Any] = {"name": "v1", "uri": uri}
+    version: dict[str, Any] = {"name": "v1", **({"uri": uri} if uri else {})}
     if server.format:
         version["format"] = server.format
     ledger.set("spec.versions", [version])
@@ -71,7 +71,8 @@ def _uri(ledger: Ledger, model: tuple[str | int, ...], *, own_image: bool) -> st
     except NotConvertibleError:
         if not own_image or ledger.get(*model, "storageUri") is not None:
             raise
-    return unknown_artefact(ledger, model)
+    own_artefact(ledger, model)
+    return ""
 
 
 def _extensions(ledger: Ledger, model: tuple[str | int, ...]) -> None:

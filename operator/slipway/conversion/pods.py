@@ -63,6 +63,8 @@ _CONTAINER_FIELDS = frozenset(
         "terminationMessagePolicy",
     ]
 )
+_ROLES = {"grpc": ("grpc", "h2c"), "metrics": ("metrics", "prom", "monitoring")}
+"""What a port is for, by words in its name; h2c is Knative's for gRPC. The others are for HTTP."""
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
@@ -153,7 +155,7 @@ def _ports(ledger: Ledger, at: Path) -> tuple[dict[str, int], list[dict[str, Any
             ledger.dropped("has no number", *path)
             continue
         names |= {name: number} if name else {}
-        role = next((role for role in ("grpc", "metrics") if role in name), "http")
+        role = next((role for role, words in _ROLES.items() if any(word in name.lower() for word in words)), "http")
         if role in kept:
             ledger.dropped(f"port {kept[role]} is {role} already", *path)
         else:

@@ -4,13 +4,12 @@ import re
 
 from slipway.conversion.ledger import Ledger, NotConvertibleError
 
-__all__ = ["claimed_artefact", "convert_storage", "unknown_artefact"]
+__all__ = ["convert_storage", "own_artefact"]
 
 Path = tuple[str | int, ...]
 
 SCHEMES = ("s3://", "gs://", "pvc://", "https://", "hf://", "oci://", "file://", "models:/")
 """What a version's uri may begin with."""
-UNKNOWN = "file:///correct/this/path"
 _CREDENTIALS = "name the Secret with the credentials in spec.versions[].storageSecret (docs/models.md lists its keys)"
 
 
@@ -25,30 +24,12 @@ def convert_storage(ledger: Ledger, predictor: Path, model: Path) -> str:
     return uri
 
 
-def claimed_artefact(ledger: Ledger, pod: Path, server: Path) -> str:
-    """The ``uri`` for a server that gets its model by itself: a variable or a claim that names it, or a guess."""
-    for number, variable in enumerate(ledger.items(*server, "env")):
-        value = variable.get("value") if isinstance(variable, dict) else None
-        if isinstance(value, str) and value.startswith(SCHEMES) and value not in SCHEMES:
-            ledger.partly("taken for where the model lies; Slipway brings it to $SLIPWAY_MODEL_PATH as well", *server,
-                          "env", number)  # fmt: skip
-            return value
-    for number, _ in enumerate(ledger.items(*pod, "volumes")):
-        claim = ledger.text(*pod, "volumes", number, "persistentVolumeClaim", "claimName")
-        if claim:
-            ledger.partly("taken for where the model lies; Slipway brings it to $SLIPWAY_MODEL_PATH as well", *pod,
-                          "volumes", number)  # fmt: skip
-            return f"pvc://{claim}/."
-    return unknown_artefact(ledger, server)
-
-
-def unknown_artefact(ledger: Ledger, server: Path) -> str:
-    """A ``uri`` that has to be corrected, reported as such."""
-    ledger.partly(
-        f"nothing says where its model lies: correct {UNKNOWN} in spec.versions[0].uri; the model is then "
-        "in $SLIPWAY_MODEL_PATH", *server, "image",
+def own_artefact(ledger: Ledger, server: Path) -> None:
+    """Say that a server of the user's own goes on getting its model by itself: its version has no ``uri``."""
+    ledger.unneeded(
+        "the server gets its model as before, so spec.versions[].uri is left out; with it Slipway brings the model to "
+        "$SLIPWAY_MODEL_PATH and checks it, and a new model is a new version", *server, "image",
     )  # fmt: skip
-    return UNKNOWN
 
 
 def _storage_uri(ledger: Ledger, predictor: Path, model: Path) -> str:

@@ -6,7 +6,16 @@ from slipway.api.revisions import Revision
 from slipway.resources.artefacts import access_arguments, artefact_of, supply_mounts, supply_volumes
 from slipway.resources.identity import RenderOptions
 
-__all__ = ["FETCH", "MODEL_NAME", "MODEL_PATH", "REPOSITORY_PATH", "fetcher", "model_mounts", "model_volumes"]
+__all__ = [
+    "FETCH",
+    "MODEL_NAME",
+    "MODEL_PATH",
+    "REPOSITORY_PATH",
+    "fetcher",
+    "model_mounts",
+    "model_volumes",
+    "shared_memory",
+]
 
 FETCH = "fetch"
 """Name of the init container."""
@@ -20,16 +29,21 @@ LARGEST = 1024**4
 _VOLUME = "models"
 
 
+def shared_memory() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Volume and mount of the memory that processes of one server share."""
+    return {"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
+
+
 def model_volumes(revision: Revision) -> tuple[dict[str, Any], ...]:
     """Volumes of the pod: the models, shared memory for the server's own processes, and what fetching needs."""
-    shared = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    shared, _ = shared_memory()
     return {"name": _VOLUME, "emptyDir": {}}, shared, *supply_volumes(revision.version)
 
 
 def model_mounts() -> tuple[dict[str, Any], ...]:
     """Mounts of the server's container, which gets neither the storage's credentials nor the claim."""
-    models = {"name": _VOLUME, "mountPath": REPOSITORY_PATH, "readOnly": True}
-    return models, {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
+    _, shared = shared_memory()
+    return {"name": _VOLUME, "mountPath": REPOSITORY_PATH, "readOnly": True}, shared
 
 
 def fetcher(

@@ -13,6 +13,7 @@ from slipway.resources.engines.delivered import (
     fetcher,
     model_mounts,
     model_volumes,
+    shared_memory,
 )
 from slipway.resources.engines.server import Health, Server, default_ports, named_ports
 from slipway.resources.engines.slipway import slipway
@@ -101,8 +102,12 @@ def _vllm(identity: Identity, revision: Revision, options: RenderOptions) -> Ser
 
 
 def _custom(identity: Identity, revision: Revision, options: RenderOptions) -> Server:
-    """Any server of the Open Inference Protocol: the user says image, arguments, and ports that differ."""
+    """Any server of the Open Inference Protocol: the user says image, arguments, and ports that differ.
+
+    A version without ``uri`` has its model in the image, or gets it by itself: nothing is fetched.
+    """
     runtime = revision.runtime
+    told = {"SLIPWAY_MODEL_PATH": MODEL_PATH} if revision.version.uri else {}
     server = Server(
         runtime.image,
         runtime.args,
@@ -110,10 +115,13 @@ def _custom(identity: Identity, revision: Revision, options: RenderOptions) -> S
         environment={
             "SLIPWAY_MODEL_NAME": identity.name,
             "SLIPWAY_MODEL_VERSION": revision.version.name,
-            "SLIPWAY_MODEL_PATH": MODEL_PATH,
+            **told,
         },
         pre_stop=LEAVING,
     )
+    if not revision.version.uri:
+        volume, mount = shared_memory()
+        return replace(server, volumes=(volume,), mounts=(mount,))
     return _with_model(revision, options, server, name=MODEL_NAME, layout="plain")
 
 
