@@ -1,3 +1,18 @@
+{{/* null takes a default away, which most of the chart cannot do without; lists and maps may be null. */}}
+{{- define "slipway.complete" -}}
+{{- range list "clusterDomain" "crds.install" "gatewayApi.enabled" "hpa.enabled" "image.repository" "istio.enabled" "keda.enabled"
+  "log.format" "log.level" "monitoring.interval" "monitoring.operator" "networkPolicy.apiServerPort" "networkPolicy.modelPorts"
+  "networkPolicy.prometheusPort" "prometheusAccess.caConfigMap.key" "prometheusAccess.tokenSecret.key" "rateWindowSeconds"
+  "rbac.create" "replicas" "resyncSeconds" "serviceAccount.create" "terminationGracePeriodSeconds" "tickSeconds"
+  "web.enabled" "workers" -}}
+{{- $found := $.Values -}}
+{{- range splitList "." . }}{{ $found = get (default dict $found) . }}{{ end -}}
+{{- if or (kindIs "invalid" $found) (and (kindIs "string" $found) (not $found)) }}
+{{- fail (printf "value %s must not be null or empty" .) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "slipway.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
