@@ -161,3 +161,12 @@ async def test_blanks_of_every_width_are_no_values(blank):
 async def test_a_share_just_above_one_is_rounding():
     metrics = await revision(alive("p-0"), gpu(ENGINE, 1.000003, GPU_I_ID="1"))
     assert (metrics.gpu_utilization.quality, metrics.gpu_utilization.value) == (Quality.OK, 100.0)
+
+
+@pytest.mark.parametrize("interval", [15.0, 30.0, 60.0])
+async def test_an_exporter_that_has_missed_three_scrapes_is_stale(interval):
+    times = [NOW - 110 + interval * n for n in range(int(110 // interval) + 1) if NOW - 110 + interval * n <= NOW - 5]
+    assert (await revision(alive("p-0"), gpu(UTIL, 10.0, times=times))).gpu_utilization.ok
+    gone = [at for at in times if at < NOW - 55]
+    seen = (await revision(alive("p-0"), gpu(UTIL, 10.0, times=gone))).gpu_utilization
+    assert seen.quality is (Quality.STALE if interval == 15 else Quality.OK)

@@ -6,6 +6,8 @@ One series per GPU or MIG instance. Prometheus renames the labels of the pod tha
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 
 from slipway.api.samples import MISSING, Quality, Sample
 from slipway.api.timestamps import whole_second
@@ -17,6 +19,8 @@ __all__ = ["PodGpu", "attribute"]
 
 PodName = tuple[str, str]
 """Namespace and name."""
+Reading = tuple[float, float, float]
+"""When it was scraped (seconds since the epoch), the value, and the seconds for which it stays fresh."""
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -52,16 +56,16 @@ class _Device:
     """A GPU or a MIG instance."""
 
     name: str
-    values: dict[PodName, dict[str, tuple[float, float]]] = field(default_factory=dict)
-    """The newest ``(seconds since the epoch, value)`` by user and field."""
+    values: dict[PodName, dict[str, Reading]] = field(default_factory=dict)
+    """The newest by user and field."""
 
-    def add(self, pod: PodName, metric: str, newest: tuple[float, float]) -> None:
+    def add(self, pod: PodName, metric: str, newest: Reading) -> None:
         known = self.values.setdefault(pod, {})
         known[metric] = max(known.get(metric, newest), newest)
 
-    def users(self) -> dict[PodName, dict[str, tuple[float, float]]]:
+    def users(self) -> dict[PodName, dict[str, Reading]]:
         """Pods that use it now, or did a moment ago."""
-        ages = {pod: max(at for at, _ in fields.values()) for pod, fields in self.values.items()}
+        ages = {pod: max(reading[0] for reading in fields.values()) for pod, fields in self.values.items()}
         begin = max(ages.values()) - HANDOVER
         return {pod: fields for pod, fields in self.values.items() if ages[pod] >= begin}
 
@@ -95,8 +99,15 @@ def _devices(traces: Iterable[Trace]) -> Iterable[_Device]:
         key = tuple(labels.get(name, "") for name in ("Hostname", "UUID", "gpu", "GPU_I_ID"))
         if all(pod) and any(key):
             name = f"GPU {labels.get('gpu') or labels.get('UUID', '')} of {labels.get('Hostname', 'an unknown host')}"
-            devices.setdefault(key, _Device(name)).add(pod, trace.name, trace.newest)
+            devices.setdefault(key, _Device(name)).add(pod, trace.name, (*trace.newest, _patience(trace)))
     return devices.values()
+
+
+def _patience(trace: Trace) -> float:
+    """Seconds for which its newest scrape is fresh: two may fail, as with those of servers."""
+    times = [at for at, _ in trace.samples]
+    distances = [later - earlier for earlier, later in pairwise(times)]
+    return min(GPU_RANGE, max(20.0, 3 * median(distances))) if distances else GPU_RANGE
 
 
 def _user(labels: Mapping[str, str], *, renamed: bool) -> PodName:
@@ -110,7 +121,7 @@ def _shared(reason: str) -> PodGpu:
     return PodGpu(Sample(reason=reason), Sample(reason=reason), shared=True)
 
 
-def _utilization(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:
+def _utilization(fields: Mapping[str, Reading], device: _Device, now: float) -> Sample:
     """Per cent; MIG instances have the engine's activity (0 to 1) only."""
     coarse = _reading(fields.get(UTILIZATION), 100.0, device, now)
     if coarse.ok:
@@ -121,7 +132,7 @@ def _utilization(fields: Mapping[str, tuple[float, float]], device: _Device, now
     return coarse if coarse.quality is not Quality.MISSING else fine
 
 
-def _memory(fields: Mapping[str, tuple[float, float]], device: _Device, now: float) -> Sample:
+def _memory(fields: Mapping[str, Reading], device: _Device, now: float) -> Sample:
     used = _reading(fields.get(MEMORY_USED), LARGEST_MEMORY, device, now)
     free = _reading(fields.get(MEMORY_FREE), LARGEST_MEMORY, device, now)
     if not used.ok or not free.ok:
@@ -131,12 +142,12 @@ def _memory(fields: Mapping[str, tuple[float, float]], device: _Device, now: flo
     return Sample(100 * used.value / (used.value + free.value), Quality.OK, min(used.at, free.at))
 
 
-def _reading(newest: tuple[float, float] | None, highest: float, device: _Device, now: float) -> Sample:
+def _reading(newest: Reading | None, highest: float, device: _Device, now: float) -> Sample:
     """A field's value, unless it is old, blank or outside of what can be."""
     if newest is None:
         return Sample(reason=f"{device.name} does not export it")
-    at, value = newest
-    if now - at > GPU_RANGE:
+    at, value, patience = newest
+    if now - at > patience:
         return Sample(0.0, Quality.STALE, at, f"{device.name} was last scraped at {whole_second(at)}")
     if not 0 <= value <= highest * ROUNDING:
         return Sample(0.0, Quality.INVALID, at, f"{device.name} exports {value:g}")
