@@ -1,6 +1,7 @@
 """Metrics of Triton and vLLM, in their own names."""
 
 import pytest
+from slipway.api.counters import increases
 from slipway.api.samples import Quality
 
 from tests.metrics.prometheus import FakePrometheus, Series
@@ -169,3 +170,19 @@ async def test_a_server_that_answers_scrapes_and_counts_nothing_has_not_shown_th
     assert metrics.reporting_pods == metrics.uncounted_pods == {"p-0"}
     assert metrics.arrivals.quality is Quality.MISSING
     assert metrics.arrivals.reason == "p-0 exports no metrics that are known"
+
+
+async def test_a_sidecars_port_is_not_taken_for_the_server_that_stopped_counting():
+    """As where one PodMonitor names both ports; the sidecar may be scraped after the server, and begin before it."""
+    sidecar = [(at + 4, 1.0) for at, _ in flat(1.0)]
+    first = sidecar[0][0] - 10
+    scraped = foreign("up", [(first, 1.0), *sidecar], endpoint="http-envoy-prom", container="istio-proxy")
+    scraped.labels["instance"] = "p-0:15090"
+    own = [(at, 70_000.0 + value) for at, value in line(30.0)]
+    served = foreign("vllm:request_success_total", own, finished_reason="stop", container="server")
+    metrics = await revision(scraped, foreign("up", flat(1.0), container="server"), served)
+    assert metrics.arrivals.value == pytest.approx(2.0)
+    assert metrics.uncounted_pods == frozenset()
+    [counter] = metrics.requests
+    counted = sum(found.amount for found in increases(counter.samples, metrics.scrapes["p-0"], first, 15.0))
+    assert counted == pytest.approx(30.0 * (len(own) - 1))

@@ -9,7 +9,7 @@ from typing import Any
 from slipway.api.samples import MISSING, MetricsView, Quality, RevisionMetrics, Sample
 from slipway.metrics.gpu import PodGpu, attribute
 from slipway.metrics.mesh import by_mesh, proxies_of, workloads_in
-from slipway.metrics.pods import Pace, PodKey, PodMetrics
+from slipway.metrics.pods import SCRAPED, Pace, PodKey, PodMetrics
 from slipway.metrics.presets import translated
 from slipway.metrics.revision import revision_metrics
 from slipway.metrics.traces import Trace, parse, stitch
@@ -133,7 +133,15 @@ def _pods(traces: Iterable[Trace]) -> dict[PodKey, PodMetrics]:
         key = PodKey.of(trace)
         if key is not None:
             by_pod.setdefault(key, []).append(trace)
-    return {key: PodMetrics.of(key.pod, stitch(known)) for key, known in sorted(by_pod.items(), key=_by_name)}
+    return {
+        key: PodMetrics.of(key.pod, stitch(_of_server(known))) for key, known in sorted(by_pod.items(), key=_by_name)
+    }
+
+
+def _of_server(traces: list[Trace]) -> list[Trace]:
+    """Without the targets that have nothing of a server: a sidecar's port is scraped beside it, under the same pod."""
+    servers = {trace.target for trace in traces if trace.name != SCRAPED}
+    return [trace for trace in traces if trace.target in servers] if servers else traces
 
 
 def _by_name(entry: tuple[PodKey, list[Trace]]) -> tuple[str, str]:
