@@ -97,13 +97,10 @@ def restored(world: World) -> None:
     world.subsets.clear()
 
 
-@pytest.mark.parametrize("roles", [True, False], ids=["told", "by an older operator"])
-def test_stable_is_known_without_routes_and_the_candidate_starts_anew(roles: bool) -> None:
+def test_stable_is_known_without_routes_and_the_candidate_starts_anew() -> None:
     world = rolling()
     stable = [pod.name for pod in world.pods[world.revision("v1")]]
     restored(world)
-    if not roles:
-        world.roles.clear()
     world.reconcile()
     assert world.weights == {world.revision("v1"): 100}
     assert [pod.name for pod in world.pods[world.revision("v1")]] == stable
@@ -113,25 +110,24 @@ def test_stable_is_known_without_routes_and_the_candidate_starts_anew(roles: boo
     assert world.status.stable == "v2"
 
 
-def test_a_version_that_was_promoted_stays_it_beside_one_that_is_still_warm() -> None:
-    world = serving()
-    world.raw["spec"]["rollout"]["keepPrevious"] = "10m"
-    world.serve("v2")
-    while world.status.phase is not Phase.READY or world.status.stable != "v2":
-        world.tick()
-    before = {revision: len(pods) for revision, pods in world.pods.items()}
-    assert sorted(world.roles.values()) == ["Previous", "Stable"]
+def test_an_experiment_is_not_taken_for_stable() -> None:
+    experiment = {"version": "v3", "weight": 0, "match": [{"headers": {"x-beta": {"exact": "on"}}}]}
+    world = serving(traffic={"settle": "2s", "experiments": [experiment]})
+    world.run(30)
+    assert world.pods[world.revision("v3")]
     restored(world)
     world.reconcile()
-    assert (world.status.stable, world.weights) == ("v2", {world.revision("v2"): 100})
-    assert len(world.pods[world.revision("v2")]) == before[world.revision("v2")]
-    assert world.status.rollout is None
-
-
-def test_one_that_never_served_starts_as_a_first_version_does() -> None:
-    world = World()
-    world.reconcile()
-    restored(world)
+    assert world.status.stable != "v3"
     world.run(60)
+    assert (world.status.stable, world.weights[world.revision("v1")]) == ("v1", 100)
+
+
+def test_one_alone_starts_as_a_first_version_does_with_the_pods_that_it_has() -> None:
+    world = serving()
+    pods = [pod.name for pod in world.pods[world.revision("v1")]]
+    assert len(pods) > 1
+    restored(world)
+    world.reconcile()
+    assert [pod.name for pod in world.pods[world.revision("v1")]] == pods
+    world.run(30)
     assert (world.status.phase, world.status.stable, world.weights) == (Phase.READY, "v1", {world.revision("v1"): 100})
-    assert world.status.history

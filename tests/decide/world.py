@@ -77,8 +77,6 @@ class World:
     status: ModelDeploymentStatus = field(default_factory=ModelDeploymentStatus)
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    roles: dict[str, str] = field(default_factory=dict)
-    """What Deployments say of their revisions' roles."""
     weights: dict[str, int] = field(default_factory=dict)
     subsets: set[str] = field(default_factory=set)
     dice: random.Random = field(default_factory=lambda: random.Random(5))
@@ -201,7 +199,6 @@ class World:
                 replicas=len(pods),
                 pods=tuple(self._pod(pod) for pod in pods),
                 probe=ProbeView(True if ready else None),
-                role=self.roles.get(revision, ""),
             )
         return Observed(
             name="m",
@@ -251,7 +248,6 @@ class World:
                 self.pod_count += 1
                 pods.append(Pod(f"{entry.revision}-{self.pod_count}", self.now, self.now + 6))
             del pods[entry.replicas :]
-        self.roles = {entry.revision: entry.role.value for entry in self.status.versions}
         for revision in tuple(self.pods):
             if self.status.revision(revision) is None:
                 del self.pods[revision]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slipway.api.status import ModelDeploymentStatus, Role, VersionStatus, VersionWeight
 from slipway.resources import APPLIED_HASH
-from slipway.resources.workloads import DEFINITION, ROLE
+from slipway.resources.workloads import DEFINITION
 
 from tests.resources.rendering import canary, of_kind, only, raw_spec, render, revisions_of
 
@@ -84,7 +84,7 @@ def test_every_object_is_owned_labelled_and_hashed(entries: tuple[VersionStatus,
         }
         (owner,) = item["metadata"]["ownerReferences"]
         assert owner["controller"] is owner["blockOwnerDeletion"] is True
-        more = {DEFINITION, ROLE} if item["kind"] == "Deployment" else set()
+        more = {DEFINITION} if item["kind"] == "Deployment" else set()
         assert set(item["metadata"]["annotations"]) == {APPLIED_HASH} | more
 
 

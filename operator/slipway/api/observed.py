@@ -81,8 +81,6 @@ class RevisionView:
     probe: ProbeView = ProbeView()
     failure: str = ""
     """The Deployment's ReplicaFailure message, such as an exceeded quota."""
-    role: str = ""
-    """The role that its Deployment was last written with; empty where it says none."""
     scaler: str = ""
     """Somebody else's scaler that sets the Deployment's replicas, as kind and name; empty when there is none."""
 
@@ -107,7 +105,7 @@ class TrafficView:
     foreign_manager: str = ""
     """Field manager that changed them."""
     refusal: str = ""
-    """Why a gateway does not take the route, in its own words."""
+    """Why a gateway does not take the route, or the API server an object that leads traffic, in their own words."""
     leaving: str = ""
     """An object of ours that has to be gone before anything else is written: what it is, and what keeps it."""
 

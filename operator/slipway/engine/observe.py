@@ -9,15 +9,7 @@ from slipway.api.traffic import Provider
 from slipway.api.validation import validate
 from slipway.engine.claims import claimed_by_others, claimed_by_routes
 from slipway.engine.goldens_reader import GoldensReader
-from slipway.engine.pods import (
-    ended_text,
-    has_ended,
-    pod_view,
-    readable_definition,
-    replica_failure,
-    role_of,
-    stored_definition,
-)
+from slipway.engine.pods import ended_text, has_ended, pod_view, readable_definition, replica_failure, stored_definition
 from slipway.engine.routes import missing_kinds, provider_named, traffic_view
 from slipway.kube.apply import Applier
 from slipway.kube.cache import Cache
@@ -140,7 +132,6 @@ class Observer:
                 exists=deployment is not None,
                 replicas=int(deployment["spec"].get("replicas", 1)) if deployment else 0,
                 pods=own_pods,
-                role=role_of(deployment) if deployment else "",
                 ended=ended_text(ended.get(name, ())),
                 probe=await self._probe(key, definitions.get(name), own_pods),
                 failure=refused.get((DEPLOYMENT, Key(key.namespace, name)), "")

@@ -12,9 +12,9 @@ from slipway.api.timestamps import parse_time
 from slipway.kube.metadata import created_at
 from slipway.resources.engines.delivered import FETCH
 from slipway.resources.engines.server import SERVER
-from slipway.resources.workloads import DEFINITION, ROLE
+from slipway.resources.workloads import DEFINITION
 
-__all__ = ["GPU_SUFFIX", "ended_text", "has_ended", "pod_view", "replica_failure", "role_of", "stored_definition"]
+__all__ = ["GPU_SUFFIX", "ended_text", "has_ended", "pod_view", "replica_failure", "stored_definition"]
 
 GPU_SUFFIX = "/gpu"
 """Ends the names of whole GPUs, whoever made them."""
@@ -81,11 +81,6 @@ def replica_failure(deployment: Mapping[str, Any]) -> str:
         if entry.get("type") == "ReplicaFailure" and entry.get("status") == "True":
             return str(entry.get("message") or entry.get("reason") or "pods cannot be created")
     return ""
-
-
-def role_of(deployment: Mapping[str, Any]) -> str:
-    """The role that a Deployment was last written with; empty where it says none."""
-    return str((deployment["metadata"].get("annotations") or {}).get(ROLE, ""))
 
 
 def stored_definition(deployment: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -35,6 +35,7 @@ from slipway.kube.metadata import (
     key_of,
     uid_of,
 )
+from slipway.kube.switches import switched_off
 
 __all__ = ["Applied", "Applier", "Before", "Operation", "Owner", "Step", "plan"]
 
@@ -178,7 +179,8 @@ def _step(owner: Owner, wanted: Object, live: Object | None, agreement: Agreemen
         return Step(Operation.WAIT, *place, wanted, live, "is being deleted")
     if agreement is not None and agreement.holds(live, wanted):
         return Step(Operation.KEEP, *place, wanted, live)
-    expected = taken.content if taken is not None and taken.digest == _hash(wanted) else wanted
+    wanted = switched_off(wanted, live)
+    expected = switched_off(taken.content, live) if taken is not None and taken.digest == _hash(wanted) else wanted
     lacking = difference(live, expected)
     if not lacking:
         return Step(Operation.KEEP, *place, wanted, live)

@@ -73,8 +73,6 @@ def _service(about: dict[str, Any], selector: dict[str, str]) -> dict[str, Any]:
         "metadata": about,
         "spec": {
             "type": "ClusterIP",
-            # Requests go to pods that are ready, whatever somebody would rather have.
-            "publishNotReadyAddresses": False,
             "selector": selector,
             "ports": [
                 {"name": "http", "port": SERVICE_HTTP_PORT, "targetPort": "http", "protocol": "TCP"},

@@ -17,7 +17,6 @@ from slipway.resources.pods import pod_template
 
 __all__ = [
     "DEFINITION",
-    "ROLE",
     "controller_revision",
     "deployment",
     "disruption_budget",
@@ -25,10 +24,6 @@ __all__ = [
 
 DEFINITION = "slipway.dev/definition"
 """Annotation of a Deployment with its revision's definition, from which a deleted ControllerRevision is made again."""
-
-ROLE = "slipway.dev/role"
-"""Annotation of a Deployment with its revision's role when it was last written: which one is stable has to be known
-after a restore that brings neither status nor routes."""
 
 LARGEST_COPY = 192 * 1024
 """Bytes of a definition up to which its Deployment has a copy: all annotations of an object may take 256 KiB."""
@@ -53,10 +48,8 @@ def deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": labelled | {"annotations": {ROLE: entry.role.value} | _copy(revision)},
+        "metadata": labelled | _copy(revision),
         "spec": {
-            # Somebody's pause would stop all that follows but the number of replicas, and status would not know of it.
-            "paused": False,
             "replicas": entry.replicas,
             "selector": {"matchLabels": selector_labels(identity, entry.revision)},
             # Pods of a revision are replaced only when an edit of podTemplate's surroundings asks for it; never below
@@ -69,10 +62,10 @@ def deployment(
     }
 
 
-def _copy(revision: Revision) -> dict[str, str]:
-    """The annotation with a copy of the definition; none for one that no annotation could hold."""
+def _copy(revision: Revision) -> dict[str, Any]:
+    """Metadata with a copy of the definition; without one that no annotation could hold."""
     definition = json.dumps(dict(revision.data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return {DEFINITION: definition} if len(definition.encode()) <= LARGEST_COPY else {}
+    return {"annotations": {DEFINITION: definition}} if len(definition.encode()) <= LARGEST_COPY else {}
 
 
 def disruption_budget(identity: Identity, entry: VersionStatus) -> dict[str, Any]:

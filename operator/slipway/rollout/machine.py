@@ -96,6 +96,7 @@ def advance(request: RolloutRequest) -> RolloutDecision:
         request.target.revision,
         tuple(step.weight for step in request.spec.rollout.steps),
         settle,
+        [experiment.revision for experiment in request.experiments],
     )
     _look(draft, request.observed)
     last_action = answer(draft, request.status, request.target.revision)

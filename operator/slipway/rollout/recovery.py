@@ -2,7 +2,7 @@
 
 The live weights are kept and a promotion is never inferred: the revision with most weight is stable, and the served
 revision, if it has some of the rest, is a rollout at the step whose weight it has reached. Where the routes are lost as
-well, Deployments say who was stable.
+well, the largest revision but that one and experiments is stable.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,8 +15,17 @@ from slipway.rollout.draft import Draft
 __all__ = ["recover"]
 
 
-def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[int, ...], settle: float) -> bool:
+def recover(
+    draft: Draft,
+    observed: Observed,
+    target: str,
+    step_weights: tuple[int, ...],
+    settle: float,
+    experiments: Collection[str] = (),
+) -> bool:
     """Fill what the draft lacks from children; False when there is nothing to recover.
+
+    ``target`` is the revision that the spec serves, ``experiments`` are those that it asks for beside it.
 
     A revision that serves is never forgotten, or its pods would be pruned: whoever clears a part of the status leaves
     the rest as it is.
@@ -24,7 +33,8 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
     lost = [view for view in observed.revisions.values() if view.exists and view.revision not in draft.entries]
     weights = observed.traffic.weights
     if not observed.traffic.exists and not draft.entries and not draft.active:
-        weights = _without_routes(lost, target)
+        weights = _without_routes(lost, target, experiments)
+        _keep_size(draft, observed, target, weights, settle)
     if not any(weights.get(view.revision) for view in lost):
         return False
     lost.sort(key=lambda view: (weights.get(view.revision, 0), view.revision != target, view.revision))
@@ -40,16 +50,18 @@ def recover(draft: Draft, observed: Observed, target: str, step_weights: tuple[i
     return True
 
 
-def _without_routes(lost: Sequence[RevisionView], target: str) -> Mapping[str, int]:
-    """All to the revision whose Deployment says that it was stable; else to the largest but the one that is served.
-
-    That one may be a candidate that never had a request: alone, it starts as a first version does.
-    """
-    running = [view for view in lost if view.replicas > 0]
-    stable = [view for view in running if view.role == Role.STABLE]
-    others = [view for view in running if view.revision != target]
-    chosen = max(stable or others, key=lambda view: (view.replicas, view.revision), default=None)
+def _without_routes(lost: Sequence[RevisionView], target: str, experiments: Collection[str]) -> Mapping[str, int]:
+    """All to the largest revision but the one that is served, which may be a candidate that never had a request."""
+    others = [view for view in lost if view.replicas > 0 and view.revision not in (target, *experiments)]
+    chosen = max(others, key=lambda view: (view.replicas, view.revision), default=None)
     return {chosen.revision: 100} if chosen is not None else {}
+
+
+def _keep_size(draft: Draft, observed: Observed, target: str, weights: Mapping[str, int], settle: float) -> None:
+    """With nothing beside it, the served revision starts as a first version does, with the pods that it has."""
+    view = observed.revisions.get(target)
+    if not weights and view is not None and view.exists and view.replicas > 0:
+        draft.entries[target] = _entry(draft, view, observed, 0, settle)
 
 
 def _take_part(draft: Draft, rollout: RolloutStatus, lost: Collection[str]) -> None:
