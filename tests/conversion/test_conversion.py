@@ -117,6 +117,37 @@ def test_storage(given: dict[str, Any], uri: str | None) -> None:
     assert uri is None or (document.made or {})["spec"]["versions"][0]["uri"] == uri
 
 
+@pytest.mark.parametrize(
+    ("arguments", "uri", "kept", "severities"),
+    [
+        (["--model_name=llama3", "--model_id=meta/llama"], "hf://meta/llama", None, "du"),
+        (["--model-id", "meta/llama", "--model_revision=abc"], "hf://meta/llama@abc", None, "uu"),
+        (["--model_id=a/b", "--max-model-len", "512", "--trust-remote-code"], "hf://a/b",
+         ["--max-model-len", "512", "--trust-remote-code"], "upp"),
+        (["--model_id=a/b", "--task=text_generation", "--backend", "vllm", "--port=80"], "hf://a/b", None, "uuuu"),
+        (["--model_id=a/b", "--task=fill_mask"], "hf://a/b", None, "ud"),
+        (["--model_id=nobody"], None, None, ""),
+        (["--model_name=llama3"], None, None, ""),
+    ],
+)  # fmt: skip
+def test_a_hugging_face_model_that_is_named_in_arguments(
+    arguments: list[str], uri: str | None, kept: list[str] | None, severities: str
+) -> None:
+    document = service({"model": {"modelFormat": {"name": "vllm"}, "args": arguments}})
+    assert document.failed is (uri is None)
+    if document.made is not None:
+        assert document.made["spec"]["versions"] == [{"name": "v1", "uri": uri}]
+        assert document.made["spec"]["runtime"].get("args") == kept
+        assert "".join(finding.severity.value[0] for finding in document.findings) == severities
+
+
+def test_a_server_without_http_is_spoken_of() -> None:
+    container = {"name": "kserve-container", "image": "ours:1", "ports": [{"name": "h2c", "containerPort": 8081}]}
+    document = service({"containers": [container]})
+    assert (document.made or {})["spec"]["versions"] == [{"name": "v1"}]
+    assert told(document)["spec.predictor.containers[0].ports"] is Severity.PARTLY
+
+
 def test_what_the_api_refuses_is_taken_out_and_told() -> None:
     document = service({"onnx": {"storageUri": "s3://b/m"}, "maxReplicas": 20_000, "timeout": -1})
     assert document.made is not None

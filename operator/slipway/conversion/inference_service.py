@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from slipway.conversion.huggingface import named_model
 from slipway.conversion.ledger import Ledger, NotConvertibleError
 from slipway.conversion.metadata import convert_metadata, own_annotations
 from slipway.conversion.pods import SERVER, convert_container, convert_pod
 from slipway.conversion.replicas import convert_component_scaling
-from slipway.conversion.servers import KSERVE_CONTAINER, NAMED_SERVERS, choose_server
+from slipway.conversion.servers import KSERVE_CONTAINER, NAMED_SERVERS, Server, choose_server
 from slipway.conversion.storage import convert_storage, own_artefact
 
 __all__ = ["convert_inference_service"]
@@ -25,7 +26,7 @@ def convert_inference_service(ledger: Ledger) -> None:
         ledger.dropped("add its model as a further entry of spec.versions and name it in spec.serve", "spec", "canary")
     model = _model_path(ledger)
     server = choose_server(ledger, model)
-    uri = _uri(ledger, model, own_image=server.own_image)
+    uri = _uri(ledger, model, server)
     version: dict[str, Any] = {"name": "v1", **({"uri": uri} if uri else {})}
     if server.format:
         version["format"] = server.format
@@ -65,12 +66,15 @@ def _model_path(ledger: Ledger) -> tuple[str | int, ...]:
     raise NotConvertibleError("predictor has no model and no container")
 
 
-def _uri(ledger: Ledger, model: tuple[str | int, ...], *, own_image: bool) -> str:
+def _uri(ledger: Ledger, model: tuple[str | int, ...], server: Server) -> str:
     try:
         return convert_storage(ledger, PREDICTOR, model)
     except NotConvertibleError:
-        if not own_image or ledger.get(*model, "storageUri") is not None:
+        named = named_model(ledger, model) if server.engine == "vllm" else ""
+        if ledger.get(*model, "storageUri") is not None or not (named or server.own_image):
             raise
+        if named:
+            return named
     own_artefact(ledger, model)
     return ""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from slipway.conversion.huggingface import convert_arguments
 from slipway.conversion.ledger import Ledger
 
 __all__ = ["SERVER", "convert_container", "convert_pod"]
@@ -163,6 +164,9 @@ def _ports(ledger: Ledger, at: Path) -> tuple[dict[str, int], list[dict[str, Any
             ledger.settle(*path)
             if name != role:
                 ledger.partly(f"is named {role}, which says what Slipway sends there", *path)
+    if kept and "http" not in kept:
+        ledger.partly("none of them is for HTTP, where Slipway asks whether the server is ready: taken for 8080", *at,
+                      "ports")  # fmt: skip
     return names, [{"name": role, "containerPort": number} for role, number in kept.items()]
 
 
@@ -179,7 +183,9 @@ def _probe(given: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, Any]
 
 
 def _foreign_server(ledger: Ledger, at: Path, engine: str) -> None:
-    if engine != "slipway" and ledger.get(*at, "args") is not None:
+    if engine == "vllm" and ledger.items(*at, "args"):
+        convert_arguments(ledger, at)
+    elif engine != "slipway" and ledger.get(*at, "args") is not None:
         ledger.move("spec.runtime.args", *at, "args")
         ledger.partly(f"were meant for KServe's runtime; check that {engine} takes them", *at, "args")
     for field, message in (
