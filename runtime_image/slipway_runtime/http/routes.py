@@ -16,7 +16,15 @@ from slipway_runtime.http.generation import GenerationEndpoint
 from slipway_runtime.http.inference import InferenceEndpoint
 from slipway_runtime.metrics.exposition import CONTENT_TYPE
 from slipway_runtime.protocol.answer import Answer, failure_answer, json_answer
-from slipway_runtime.protocol.failures import RequestFailure, forbidden, invalid, not_found, unavailable, unsupported
+from slipway_runtime.protocol.failures import (
+    RequestFailure,
+    forbidden,
+    invalid,
+    not_found,
+    too_large,
+    unavailable,
+    unsupported,
+)
 from slipway_runtime.protocol.metadata import (
     model_config,
     model_metadata,
@@ -28,6 +36,15 @@ from slipway_runtime.serving.service import ModelService
 from slipway_runtime.telemetry.switches import Switches
 
 _READ = ("GET", "HEAD")
+_WORDS = frozenset(
+    {
+        "v2", "models", "versions", "infer", "generate", "generate_stream", "ready", "config", "stats",
+        "health", "live", "repository", "index", "load", "unload", "trace", "setting", "logging",
+        "systemsharedmemory", "cudasharedmemory", "region", "status", "register", "unregister", "metrics",
+    }
+)  # fmt: skip
+_MOST_SETTINGS = 1024 * 1024
+"""Bytes of a body that is read at once."""
 _UNREADY = Answer(HTTPStatus.BAD_REQUEST)
 _EMPTY = Answer()
 
@@ -78,7 +95,7 @@ class Router:
             exchange.respond(failure_answer(RequestFailure(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
 
     def _route(self, exchange: Exchange) -> None:
-        parts = [unquote(part) for part in exchange.path.strip("/").split("/")]
+        parts = _segments(exchange.path)
         match parts:
             case ["v2", "models", model, "infer"]:
                 self._infer(exchange, model, None)
@@ -231,10 +248,23 @@ def _shared_memory(exchange: Exchange, kind: str, rest: list[str]) -> Answer:
     raise not_found("there is nothing at this path")
 
 
+def _segments(path: str) -> list[str]:
+    """The words and names of a path; none where there is another way to write it.
+
+    A rule of a proxy for a path must hold for all forms of it that are answered.
+    """
+    start, *given = path.split("/")
+    found = [unquote(part) for part in given]
+    disguised = any(one in _WORDS and one != part for one, part in zip(found, given, strict=True))
+    return [] if start or disguised or "" in found else found
+
+
 def _object(exchange: Exchange) -> dict[str, Any]:
-    """The JSON object in the body; an empty one where there is none. Raises RequestFailure (400)."""
+    """The JSON object in the body; an empty one where there is none. Raises RequestFailure (400, 413)."""
     if not exchange.body:
         return {}
+    if len(exchange.body) > _MOST_SETTINGS:
+        raise too_large(f"this path takes no more than {_MOST_SETTINGS} bytes")
     try:
         found = orjson.loads(exchange.body)
     except orjson.JSONDecodeError as error:

@@ -13,11 +13,17 @@ _MICROSECONDS = 1_000_000
 _EXTENSIONS = [
     "binary_tensor_data",
     "classification",
+    "generate",
+    "logging",
     "model_configuration",
+    "model_repository",
     "parameters",
     "schedule_policy",
     "statistics",
+    "trace",
 ]
+_BACKENDS = ("python", "onnxruntime")
+"""Platforms begin with their names; all others are run by torch."""
 
 
 def server_metadata() -> dict[str, Any]:
@@ -47,7 +53,7 @@ def model_config(name: str, model: Model, max_batch_size: int, max_delay: float,
     config: dict[str, Any] = {
         "name": name,
         "platform": model.platform,
-        "backend": "pytorch",
+        "backend": next((one for one in _BACKENDS if model.platform.startswith(one)), "pytorch"),
         "max_batch_size": max_batch_size if batched else 0,
         "input": [_config_tensor(spec, batched) for spec in model.signature.inputs],
         "output": [_config_tensor(spec, batched) for spec in model.signature.outputs],

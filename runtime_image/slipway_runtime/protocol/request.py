@@ -28,6 +28,8 @@ _MICROSECOND = 1e-6
 _LARGEST = 2**63 - 1
 """Over gRPC there is no larger number; as JSON there may be some that no float can hold."""
 _SHARED_MEMORY = "shared_memory_region"
+_RESERVED = "triton_"
+_SCALARS = (str, bool, int, float)
 _SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 
 Parameters = dict[str, Any]
@@ -119,6 +121,7 @@ def decode_request(body: memoryview, head_length: str | None) -> InferRequest:
     if not head.parameters and not head.outputs:
         return InferRequest(_decode_inputs(head.inputs, values, body[size:]), id=head.id or "")
     parameters = head.parameters or {}
+    check_parameters(parameters)
     binary_outputs = _flag(parameters, "binary_data_output", "the request")
     return InferRequest(
         inputs=_decode_inputs(head.inputs, values, body[size:]),
@@ -302,6 +305,15 @@ def _flag(parameters: Parameters, key: str, where: str, default: bool = False) -
     if type(value) is not bool:
         raise invalid(f"{where}: parameter {key} must be true or false")
     return value
+
+
+def check_parameters(parameters: Parameters, known: frozenset[str] = frozenset()) -> None:
+    """Refuse (400) parameters of a request that are no text, number or bool, and reserved names but ``known`` ones."""
+    for name, value in parameters.items():
+        if not isinstance(value, _SCALARS):
+            raise invalid(f"parameter '{name}' must be a text, a number, true or false")
+        if name.startswith(_RESERVED) and name not in known:
+            raise invalid(f"parameter '{name}': names that start with {_RESERVED} are reserved")
 
 
 def timeout_of(parameters: Parameters) -> float | None:

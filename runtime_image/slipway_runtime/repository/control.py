@@ -26,6 +26,7 @@ from slipway_runtime.protocol.failures import (
     unauthenticated,
     unavailable,
 )
+from slipway_runtime.protocol.metadata import model_config
 from slipway_runtime.refusal import ExitCode, Refusal
 from slipway_runtime.repository.catalogue import Catalogue
 from slipway_runtime.repository.loader import Heap, Loader
@@ -143,12 +144,22 @@ class ModelControl:
             if request.sha256 and len(known) > 1:
                 raise invalid(f"model '{name}' has several versions, a sha256 is for one")
             for model in known:
-                source = request.applied(self._source(model))
+                source = request.applied(self._source(model), self._configuration(model))
                 replaced = await self._bring(source, request.changes_source, request.allow_signature_change)
                 if request.changes_source:
                     self._catalogue.remember(source.model, replaced)
             if not request.changes_source:
                 self._drop_versions(name, known)
+
+    def _configuration(self, model: ModelSettings) -> dict[str, Any]:
+        """What clients are told about a model that serves; nothing about another."""
+        place = self._place(model)
+        if place is None or place.service.model is None:
+            return {}
+        service = place.service
+        return model_config(
+            service.name, place.service.model, service.max_batch_size, service.max_delay, service.instances
+        )
 
     def _base(self, name: str, known: tuple[ModelSettings, ...], version: str) -> ModelSettings:
         """What a request to load from elsewhere is said of: that version, or the one served by default."""

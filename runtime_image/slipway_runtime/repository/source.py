@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
@@ -71,8 +72,11 @@ class LoadRequest:
         """Whether it asks for something else than what the server knows under the name."""
         return bool(self.uri or self.version or self.signature or self.signature_uri)
 
-    def applied(self, source: Source) -> Source:
-        """``source`` with what the request says. Raises RequestFailure (400, 501)."""
+    def applied(self, source: Source, present: Mapping[str, Any] | None = None) -> Source:
+        """``source`` with what the request says. Raises RequestFailure (400, 501).
+
+        ``present`` is the model's configuration: what a client has read there it may send back.
+        """
         model = source.model
         if self.uri:
             # What was said about the old artefact does not hold for another one.
@@ -82,23 +86,26 @@ class LoadRequest:
             model = replace(model, sha256=self.sha256)
         if self.version:
             model = replace(model, version=self.version)
-        return _overridden(replace(source, model=model), self.config) if self.config else replace(source, model=model)
+        source = replace(source, model=model)
+        return _overridden(source, self.config, present or {}) if self.config else source
 
 
-def _overridden(source: Source, text: str) -> Source:
+def _overridden(source: Source, text: str, present: Mapping[str, Any]) -> Source:
     """The source under a Triton configuration: batching and instances can be set, the rest is the model's own."""
     try:
         given = msgspec.json.decode(text, type=dict[str, Any])
         config = msgspec.convert(given, type=_Config)
     except msgspec.MsgspecError as error:
         raise invalid("load parameter 'config' is not a model configuration in JSON") from error
-    for name in given:
-        if name not in (*_KEPT, *_TAKEN):
+    for name, value in given.items():
+        if name not in (*_KEPT, *_TAKEN) and (name not in present or _plain(value) != _plain(present[name])):
             raise unsupported(f"config: '{name}' cannot be overridden, only {', '.join(_TAKEN)}")
     if given.get("name", source.model.name) != source.model.name:
         raise invalid("config: 'name' is another model's")
     limits, model = source.limits, source.model
-    if config.max_batch_size is not None:
+    # 0 says of a model that is not batched that it is not.
+    unbatched = config.max_batch_size == 0 == present.get("max_batch_size")
+    if config.max_batch_size is not None and not unbatched:
         limits = replace(limits, max_batch_size=_positive(config.max_batch_size, "max_batch_size"))
     if config.dynamic_batching is not None and config.dynamic_batching.max_queue_delay_microseconds is not None:
         delay = config.dynamic_batching.max_queue_delay_microseconds
@@ -109,6 +116,15 @@ def _overridden(source: Source, text: str) -> Source:
         counts = sum(_positive(group.count, "instance_group.count") for group in config.instance_group)
         model = replace(model, instances=counts)
     return replace(source, limits=limits, model=model)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as texts: a configuration that came over gRPC has them so."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value)
 
 
 def _positive(value: int, name: str) -> int:

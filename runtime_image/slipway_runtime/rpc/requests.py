@@ -21,6 +21,7 @@ from slipway_runtime.protocol.request import (
     Parameters,
     RequestedOutput,
     check_input_parameters,
+    check_parameters,
     check_shape,
     is_repeatable,
     parse_datatype,
@@ -47,6 +48,7 @@ from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape, Tensor
 
 FINAL_RESPONSE_WANTED = "triton_enable_empty_final_response"
+_KNOWN = frozenset({FINAL_RESPONSE_WANTED})
 _FLOAT_CONTENTS = (6, 7)
 _SIGNED_CONTENTS = (2, 3)
 # Tensors larger than this, in bytes, take milliseconds to read where their elements have to be looked at.
@@ -118,6 +120,7 @@ def _decoded(read: _Message) -> RpcRequest:
         raise invalid("an input is given twice")
     if read.raw and len(read.raw) != len(read.inputs):
         raise invalid(f"{len(read.raw)} raw_input_contents for {len(read.inputs)} inputs")
+    check_parameters(read.parameters, _KNOWN)
     raw: list[memoryview | None] = [*read.raw] if read.raw else [None] * len(read.inputs)
     request = InferRequest(
         inputs=tuple(_tensor(one, data_) for one, data_ in zip(read.inputs, raw, strict=True)),
