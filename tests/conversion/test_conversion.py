@@ -199,6 +199,11 @@ def test_a_deployment_without_autoscaler_keeps_its_number() -> None:
         ([], [{"port": 80, "targetPort": 5000}], [("http", 5000)]),
         ([], [{"port": 8501}], [("http", 8501)]),
         ([], [{"port": 80, "targetPort": "web"}], []),
+        (
+            [],
+            [{"name": "grpc", "port": 9000}, {"name": "web", "port": 80, "targetPort": 5}],
+            [("grpc", 9000), ("http", 5)],
+        ),
     ],
 )
 def test_where_a_server_listens(ports: list[Any], service: list[Any], expected: list[tuple[str, int]]) -> None:

@@ -145,6 +145,22 @@ def test_a_custom_server_is_the_users() -> None:
     assert (told["SLIPWAY_MODEL_NAME"], told["SLIPWAY_MODEL_PATH"]) == ("sentiment", "/mnt/models/model")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"http": 9000}, {"http": 9000}),
+        ({"http": 9000, "grpc": 8080}, {"http": 9000, "grpc": 8080}),
+        ({"metrics": 9000}, {"http": 8080, "metrics": 9000}),
+        ({"grpc": 9001}, {"http": 8080, "grpc": 9001}),
+    ],
+)
+def test_no_port_has_two_names(given: dict[str, int], expected: dict[str, int]) -> None:
+    own = {"name": "server", "ports": [{"name": name, "containerPort": port} for name, port in given.items()]}
+    ports = server(template("custom", podTemplate={"spec": {"containers": [own]}}))["ports"]
+    assert {port["name"]: port["containerPort"] for port in ports} == expected
+    assert len(ports) == len(expected)
+
+
 def test_a_custom_server_with_its_model_in_the_image_is_brought_nothing() -> None:
     spec = raw_spec(
         versions=[{"name": "v1"}, {"name": "v2", "runtime": {"image": "server:2"}}],

@@ -5,7 +5,7 @@ from typing import Any
 
 from slipway.conversion.ledger import Ledger, NotConvertibleError
 from slipway.conversion.metadata import convert_metadata
-from slipway.conversion.pods import SERVER, convert_container, convert_pod
+from slipway.conversion.pods import SERVER, convert_container, convert_pod, role_of
 from slipway.conversion.replicas import convert_autoscaler
 from slipway.conversion.storage import own_artefact
 
@@ -61,14 +61,18 @@ def _port(ledger: Ledger, services: Sequence[Ledger], server: tuple[str | int, .
     """A container need not say where it listens: a Service may, by number."""
     if overlay.get("ports"):
         return
+    found: dict[str, int] = {}
     for service in services:
         for number, _ in enumerate(service.items("spec", "ports")):
             at = ("spec", "ports", number)
             port = service.whole(*at, "targetPort")
             port = service.whole(*at, "port") if port is None and service.get(*at, "targetPort") is None else port
-            if port is not None:
-                overlay["ports"] = [{"name": "http", "containerPort": port}]
-                return
+            if port is not None and port not in found.values():
+                found.setdefault(role_of(service.text(*at, "name")), port)
+    if found:
+        overlay["ports"] = [{"name": role, "containerPort": port} for role, port in found.items()]
+    if "http" in found:
+        return
     ledger.partly(
         "nothing says where it listens: taken for port 8080; name another one http in spec.runtime.podTemplate", *server
     )

@@ -6,7 +6,7 @@ from typing import Any
 from slipway.conversion.huggingface import convert_arguments
 from slipway.conversion.ledger import Ledger
 
-__all__ = ["SERVER", "convert_container", "convert_pod"]
+__all__ = ["SERVER", "convert_container", "convert_pod", "role_of"]
 
 Path = tuple[str | int, ...]
 
@@ -156,7 +156,7 @@ def _ports(ledger: Ledger, at: Path) -> tuple[dict[str, int], list[dict[str, Any
             ledger.dropped("has no number", *path)
             continue
         names |= {name: number} if name else {}
-        role = next((role for role, words in _ROLES.items() if any(word in name.lower() for word in words)), "http")
+        role = role_of(name)
         if role in kept:
             ledger.dropped(f"port {kept[role]} is {role} already", *path)
         else:
@@ -168,6 +168,11 @@ def _ports(ledger: Ledger, at: Path) -> tuple[dict[str, int], list[dict[str, Any
         ledger.partly("none of them is for HTTP, where Slipway asks whether the server is ready: taken for 8080", *at,
                       "ports")  # fmt: skip
     return names, [{"name": role, "containerPort": number} for role, number in kept.items()]
+
+
+def role_of(name: str) -> str:
+    """What a port of this name is for: http, grpc or metrics."""
+    return next((role for role, words in _ROLES.items() if any(word in name.lower() for word in words)), "http")
 
 
 def _probe(given: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, Any]:

@@ -107,11 +107,14 @@ def _custom(identity: Identity, revision: Revision, options: RenderOptions) -> S
     A version without ``uri`` has its model in the image, or gets it by itself: nothing is fetched.
     """
     runtime = revision.runtime
+    named = named_ports(runtime.pod_template)
+    # A number has one name: where a server takes HTTP on 9000, that is not gRPC's any more.
+    ports = {name: number for name, number in default_ports(Engine.CUSTOM).items() if number not in named.values()}
     told = {"SLIPWAY_MODEL_PATH": MODEL_PATH} if revision.version.uri else {}
     server = Server(
         runtime.image,
         runtime.args,
-        {**default_ports(Engine.CUSTOM), **named_ports(runtime.pod_template)},
+        {**ports, **named},
         environment={
             "SLIPWAY_MODEL_NAME": identity.name,
             "SLIPWAY_MODEL_VERSION": revision.version.name,
