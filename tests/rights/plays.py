@@ -48,7 +48,8 @@ async def succeed(world: World) -> None:
     """v2 replaces v1, v3 replaces v2, and a short history is kept."""
     for version in ("v1", "v2", "v3"):
         await world.declare(version, version, rollout=QUICK | {"strategy": "Recreate"})
-        await asyncio.sleep(LONG_AGO)
+        # The version before goes when it is seen to get no requests any more.
+        await asyncio.sleep(2 * LONG_AGO)
 
 
 async def compare(world: World) -> None:
