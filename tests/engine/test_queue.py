@@ -210,7 +210,7 @@ def test_a_patient_look_comes_instead_of_a_later_one():
     schedule = Schedule[str]()
     schedule.add_at("a", 10.0)
     schedule.add_patiently("a", 1.0)
-    assert schedule.oldest(4.0) == 3.0
+    assert schedule.oldest(4.0) == 0.0
     assert schedule.take(4.0) == ("a", 3.0)
     schedule.done("a")
     assert schedule.take(11.0) is None

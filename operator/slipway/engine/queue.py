@@ -116,10 +116,8 @@ class Schedule(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def oldest(self, now: float) -> float:
-        """Seconds that the oldest key has been ready without being taken."""
-        since = [self._dirty[key] for key in self._ready]
-        since += self._patient.values()
-        return max((now - moment for moment in since), default=0.0)
+        """Seconds that the oldest key has been ready without being taken; a patient one is not neglected."""
+        return max((now - self._dirty[key] for key in self._ready), default=0.0)
 
     def longest_run(self, now: float) -> float:
         """Seconds that the longest running work has taken so far."""
