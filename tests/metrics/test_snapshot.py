@@ -309,3 +309,33 @@ async def test_a_counter_that_its_pod_exports_no_more_is_old_and_not_at_rest():
     metrics = await revision(alive("p-0"), *gone)
     assert (metrics.arrivals.quality, metrics.queue_time.quality) == (Quality.STALE, Quality.STALE)
     assert metrics.reporting_pods == metrics.uncounted_pods == {"p-0"}
+
+
+@pytest.mark.parametrize("gap", [range(15, 17), range(4, 9), range(3, 18)])
+async def test_counters_that_are_back_have_not_counted_everything_just_now(gap):
+    """Dropped on the way for a while, all codes of them, while the pod was scraped."""
+
+    def kept(samples):
+        return [sample for n, sample in enumerate(samples) if n not in gap]
+
+    def counter(name, begin, **labels):
+        return server("p-0", name, kept(line(15.0, begin)), **labels)
+
+    metrics = await revision(
+        alive("p-0"),
+        counter("slipway_requests_total", 9000.0, code="200", shadow="false"),
+        counter("slipway_requests_total", 400.0, code="500", shadow="false"),
+        counter("slipway_request_duration_seconds_bucket", 9000.0, le="0.1", shadow="false"),
+    )
+    assert metrics.arrivals.value == pytest.approx(2.0, abs=0.1)
+    for counted in (*metrics.requests, *metrics.latencies):
+        found = increases(counted.samples, metrics.scrapes["p-0"], TIMES[0], 15.0)
+        assert sum(increase.amount for increase in found) == pytest.approx(15.0 * (len(TIMES) - 1))
+
+
+async def test_a_process_that_began_anew_within_the_gap_has():
+    values = [(at, 9000.0 if n < 12 else 15.0 * (n - 14)) for n, at in enumerate(TIMES) if n not in range(12, 15)]
+    restarted = server("p-0", "slipway_requests_total", values, code="200", shadow="false")
+    [counter] = (await revision(alive("p-0"), restarted)).requests
+    found = increases(counter.samples, tuple(TIMES), TIMES[0], 15.0)
+    assert sum(increase.amount for increase in found) == pytest.approx(15.0 * (len(TIMES) - 1 - 14))

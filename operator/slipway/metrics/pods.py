@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slipway.api.counters import Increase, increases
 from slipway.api.samples import CounterSeries, LatencySeries, Quality, Sample, ShadowPair, ShadowResult, ShadowSeries
 from slipway.api.timestamps import whole_second
-from slipway.metrics.traces import Trace, finite, mended
+from slipway.metrics.traces import Trace, bridged, finite, mended
 
 __all__ = [
     "BUCKETS",
@@ -77,7 +77,8 @@ class PodMetrics:
     def of(cls, pod: str, traces: Iterable[Trace]) -> "PodMetrics":
         """Collect the times of all traces."""
         known = tuple(traces)
-        return cls(pod, known, tuple(sorted({at for trace in known for at, _ in trace.samples})))
+        scrapes = tuple(sorted({at for trace in known for at, _ in trace.samples}))
+        return cls(pod, tuple(bridged(known, scrapes)), scrapes)
 
     def named(self, name: str) -> Iterator[Trace]:
         """The traces of a metric."""

@@ -1,11 +1,12 @@
 """Prometheus' answers as traces: one series with its raw scrapes."""
 
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["AnswerError", "Trace", "finite", "mended", "parse", "stitch"]
+__all__ = ["AnswerError", "Trace", "bridged", "finite", "mended", "parse", "stitch"]
 
 _METRIC_LABELS = frozenset(
     {"__name__", "model", "version", "revision", "code", "shadow", "le", "candidate", "pair", "result", "origin"}
@@ -14,6 +15,8 @@ _METRIC_LABELS = frozenset(
 it, and from where."""
 
 
+_COUNTERS = ("_total", "_count", "_sum", "_bucket")
+"""How names of counters end."""
 EXPORTED = "exported_"
 """What Prometheus puts before a label whose name scraping has taken."""
 
@@ -137,3 +140,42 @@ def mended(samples: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float
         last = value if math.isfinite(value) and value >= 0 else last
         found.append((at, last))
     return tuple(found)
+
+
+def bridged(traces: Iterable[Trace], scrapes: Sequence[float]) -> Iterator[Trace]:
+    """The traces of one server with its counters carried over scrapes that hold none of their name.
+
+    A counter of one status code may be missing, which proves that it was 0; a server that has lost them all for a while
+    and then goes on from where it was has been counting all the time. ``scrapes`` are ascending.
+    """
+    families: dict[str, list[Trace]] = {}
+    for trace in traces:
+        families.setdefault(trace.name, []).append(trace)
+    for name, family in families.items():
+        gaps = _gaps(family, scrapes) if name.endswith(_COUNTERS) else ()
+        yield from (Trace(trace.labels, _carried(trace.samples, gaps)) if gaps else trace for trace in family)
+
+
+def _gaps(family: Sequence[Trace], scrapes: Sequence[float]) -> Sequence[float]:
+    """The scrapes between the first and the last of any of these at which there was none of them."""
+    longest = max(family, key=lambda trace: len(trace.samples)).samples
+    within = bisect_right(scrapes, longest[-1][0]) - bisect_left(scrapes, longest[0][0])
+    if within <= len(longest):
+        return ()
+    present = {at for trace in family for at, _ in trace.samples}
+    first, last = min(present), max(present)
+    return [at for at in scrapes if first < at < last and at not in present]
+
+
+def _carried(samples: tuple[tuple[float, float], ...], gaps: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """The samples with what they gained over a gap spread evenly over it; as they are where the counter began anew."""
+    times = [at for at, _ in samples]
+    found = list(samples)
+    for at in gaps:
+        after = bisect_right(times, at)
+        if 0 < after < len(samples):
+            (began, before), (ended, value) = samples[after - 1], samples[after]
+            if value >= before:
+                share = (at - began) / (ended - began)
+                found.append((at, before + math.floor(share * (value - before))))
+    return tuple(sorted(found)) if len(found) > len(samples) else samples
