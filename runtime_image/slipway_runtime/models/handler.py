@@ -21,16 +21,14 @@ from slipway_runtime.artefact.location import Artefact
 from slipway_runtime.models.model import DeviceLost, OutOfMemory
 from slipway_runtime.models.settling import Contract, LoadedModel, first_that_works
 from slipway_runtime.models.source import class_in
-from slipway_runtime.models.torch_tensors import from_torch
+from slipway_runtime.models.torch_tensors import TORCH_DTYPES, from_torch
 from slipway_runtime.refusal import Refusal
 from slipway_runtime.settings import ModelSettings
 from slipway_runtime.tensors.datatypes import Datatype
-from slipway_runtime.tensors.tensor import Signature, Tensor
+from slipway_runtime.tensors.tensor import Array, Signature, Tensor
 
 PLATFORM = "python"
-_NUMPY_DATATYPES = {
-    datatype.numpy: datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES)
-}
+_WHOLE = "iu"
 
 
 @dataclass(frozen=True)
@@ -137,21 +135,55 @@ def _computing() -> Iterator[None]:
 
 
 def _tensor(name: str, datatype: Datatype, value: Any) -> Tensor:
-    if isinstance(value, torch.Tensor):
-        return from_torch(name, value)
+    """The output as it is declared. Raises TypeError for a value that is of another kind or does not fit."""
     if datatype is Datatype.BYTES:
-        array = np.asarray(value, dtype=object)
-        items = [one if isinstance(one, bytes) else str(one).encode() for one in array.reshape(-1)]
-        encoded = np.empty(len(items), dtype=object)
-        encoded[:] = items
-        return Tensor(name, datatype, encoded.reshape(array.shape))
-    array = np.asarray(value)
-    if datatype is Datatype.BF16 and array.dtype == datatype.numpy:
-        return Tensor(name, datatype, array)
-    found = _NUMPY_DATATYPES.get(array.dtype)
-    if found is not datatype:
-        raise TypeError(f"output '{name}' is of {array.dtype}, declared is {datatype}")
-    return Tensor(name, datatype, np.asarray(array, order="C"))
+        return _texts(name, value)
+    found = from_torch(name, value) if isinstance(value, torch.Tensor) else None
+    if found is not None and found.datatype is datatype:
+        return found
+    if Datatype.BF16 in (datatype, None if found is None else found.datatype):
+        return _through_torch(name, datatype, value)
+    array = np.asarray(value) if found is None else found.array
+    return Tensor(name, datatype, np.asarray(_converted(name, datatype, array), order="C"))
+
+
+def _texts(name: str, value: Any) -> Tensor:
+    array = np.asarray(value, dtype=object)
+    items = [one if isinstance(one, bytes) else str(one).encode() for one in array.reshape(-1)]
+    encoded = np.empty(len(items), dtype=object)
+    encoded[:] = items
+    return Tensor(name, Datatype.BYTES, encoded.reshape(array.shape))
+
+
+def _through_torch(name: str, datatype: Datatype, value: Any) -> Tensor:
+    """NumPy has no BF16: arrays of its bits are taken as they are, floats are rounded by torch."""
+    if not isinstance(value, torch.Tensor):
+        array = np.asarray(value)
+        if array.dtype == datatype.numpy:
+            return Tensor(name, datatype, np.asarray(array, order="C"))
+        value = torch.from_numpy(_converted(name, Datatype.FP32, array))
+    if not value.is_floating_point() or not datatype.is_float:
+        raise _unlike(name, datatype, value.dtype)
+    return from_torch(name, value.to(TORCH_DTYPES[datatype]))
+
+
+def _converted(name: str, datatype: Datatype, array: Array) -> Array:
+    """Numbers in the declared datatype: lists and NumPy's defaults have twice the bits. Kinds are not changed."""
+    wanted = datatype.numpy
+    if array.dtype == wanted:
+        return array
+    whole = array.dtype.kind in _WHOLE and wanted.kind in _WHOLE
+    if not whole and not (wanted.kind == "f" and array.dtype.kind in (*_WHOLE, "f")):
+        raise _unlike(name, datatype, array.dtype)
+    with np.errstate(over="ignore"):
+        converted = array.astype(wanted)
+    if whole and not np.array_equal(converted, array):
+        raise TypeError(f"output '{name}' holds numbers beyond {datatype}")
+    return converted
+
+
+def _unlike(name: str, datatype: Datatype, dtype: object) -> TypeError:
+    return TypeError(f"output '{name}' is of {dtype}, declared is {datatype}")
 
 
 def load_handler(artefact: Artefact, settings: ModelSettings, contract: Contract, device: torch.device) -> LoadedModel:
