@@ -57,8 +57,13 @@ def aligned(declared: Specs | None, actual: Specs, direction: Direction) -> Spec
     return tuple(agree(spec, actual[at], direction) for spec, at in zip(declared, order, strict=True))
 
 
-def first_that_works(program: Program, inputs: Specs) -> tuple[Observation, int] | None:
-    """What running the program shows, and the size of free dimensions that worked; None if none did."""
+def first_that_works(
+    program: Program, inputs: Specs, causes: list[str] | None = None
+) -> tuple[Observation, int] | None:
+    """What running the program shows, and the size of free dimensions that worked; None if none did.
+
+    ``causes`` gets what the program said when it failed.
+    """
     sizes = _FREE_SIZES if _has_free(inputs) else _FREE_SIZES[:1]
     for free in sizes:
         try:
@@ -66,7 +71,10 @@ def first_that_works(program: Program, inputs: Specs) -> tuple[Observation, int]
         except Refusal:
             raise
         except Exception as error:
-            journal.record("probe-failed", free=free, cause=str(error).strip().rpartition("\n")[2][:300])
+            cause = str(error).strip().rpartition("\n")[2][:300]
+            journal.record("probe-failed", free=free, cause=cause)
+            if causes is not None:
+                causes.append(cause)
     return None
 
 
@@ -77,10 +85,12 @@ def _has_free(specs: Sequence[TensorSpec]) -> bool:
 def probed(program: Program, contract: Contract) -> LoadedModel:
     """Run the program on inputs of its declared signature: it must take them and give what is declared."""
     inputs = program.signature.inputs
-    seen = first_that_works(program, inputs)
+    causes: list[str] = []
+    seen = first_that_works(program, inputs, causes)
     if seen is None:
         if not _has_free(inputs):
-            raise Refusal("ContractMismatch", "the model fails on inputs of the declared datatypes and shapes")
+            text = "the model fails on inputs of the declared datatypes and shapes"
+            raise Refusal("ContractMismatch", f"{text}: {causes[-1]}")
         outputs = contract.outputs or program.signature.outputs
         open_outputs = Signature(inputs, outputs, batched=False, open=not outputs)
         return LoadedModel(program.with_signature(open_outputs), None)

@@ -23,24 +23,36 @@ PLATFORM = "pytorch_torchscript"
 _MATRIX, _SEQUENCE_KERNEL, _IMAGE_KERNEL = 2, 3, 4
 
 
+_TENSORS = ("Tensor", "Optional[Tensor]")
+
+
 @dataclass(frozen=True)
 class TorchModule:
-    """A module, the names of its forward's required arguments, and the dtype its floating inputs need."""
+    """A module, the names of its forward's arguments, and the dtype its floating inputs need."""
 
     module: Any
     argument_names: tuple[str, ...]
+    """Those it has to be given."""
     dtype: torch.dtype | None = None
+    optional_names: tuple[str, ...] = ()
+    """Those that may be tensors: they are inputs where they are declared."""
 
     def call_for(self, names: Sequence[str]) -> Call:
-        """A call that takes tensors in the order of ``names`` and gives them by position."""
-        order = align_names(names, self.argument_names, "input")
+        """A call that takes tensors in the order of ``names``; those that may be left out are given by name."""
+        wanted = tuple(name for name in self.optional_names if name in names)
+        order = align_names(names, (*self.argument_names, *wanted), "input")
         positions = [order.index(index) for index in range(len(order))]
+        first, rest = positions[: len(self.argument_names)], positions[len(self.argument_names) :]
         module = self.module
 
         def call(arguments: Sequence[torch.Tensor]) -> Any:
-            return module(*(arguments[position] for position in positions))
+            return module(*(arguments[position] for position in first))
 
-        return call
+        def call_by_name(arguments: Sequence[torch.Tensor]) -> Any:
+            named = {name: arguments[position] for name, position in zip(wanted, rest, strict=True)}
+            return module(*(arguments[position] for position in first), **named)
+
+        return call_by_name if wanted else call
 
 
 def load_script(path: Path, device: torch.device, precision: Precision) -> TorchModule:
@@ -60,7 +72,8 @@ def load_script(path: Path, device: torch.device, precision: Precision) -> Torch
         unfit = [one.name for one in arguments if one.name in names and str(one.type) != "Tensor"]
         if unfit:
             raise Refusal("UnsupportedModel", f"argument '{unfit[0]}' of forward is no tensor")
-        return TorchModule(_frozen(module), names, dtype)
+        optional = tuple(one.name for one in arguments if one.name not in names and str(one.type) in _TENSORS)
+        return TorchModule(_frozen(module), names, dtype, optional)
 
 
 def _frozen(module: Any) -> Any:

@@ -41,7 +41,7 @@ def load_weights(artefact: Artefact, device: torch.device, precision: Precision)
         raise Refusal("LoadFailed", f"the weights do not fit {found.__name__}: {lines}") from error
     module = module.to(device).eval()
     module, dtype = apply_precision(module, precision, device, scripted=False)
-    return TorchModule(module, _required_arguments(found), dtype)
+    return TorchModule(module, _required_arguments(found), dtype, _optional_arguments(found))
 
 
 def _state(artefact: Artefact) -> dict[str, Any]:
@@ -88,3 +88,10 @@ def _required_arguments(found: type[Any]) -> tuple[str, ...]:
     parameters = list(inspect.signature(found.forward).parameters.values())[1:]
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(one.name for one in parameters if one.kind in by_position and one.default is inspect.Parameter.empty)
+
+
+def _optional_arguments(found: type[Any]) -> tuple[str, ...]:
+    """Those that are None unless they are given: tensors, if anything is said of them."""
+    parameters = list(inspect.signature(found.forward).parameters.values())[1:]
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(one.name for one in parameters if one.kind in by_name and one.default is None)
