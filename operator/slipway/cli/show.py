@@ -95,7 +95,9 @@ async def _text(client: Client, view: View, namespace: str) -> str:
         if view.output == "text":
             return "\n".join([text_of(view.what, obj, now), *signals])
         document = document_of(view.what, obj, now)
-        return written({**document, "signals": signals} if signals else document, view.output)
+        if signals:
+            document["signals"] = [line for line in signals if line]
+        return written(document, view.output)
     objects = [dict(obj) for obj in (await client.list(MODEL_DEPLOYMENT, namespace)).items]
     if view.output == "text":
         return summary_of(objects, namespace)
