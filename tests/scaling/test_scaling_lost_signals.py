@@ -81,6 +81,14 @@ def test_a_signal_that_is_gone_removes_nothing(name: str, share: float) -> None:
     assert after.replicas == PODS
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_nor_does_it_where_only_the_gpu_scales(share: float) -> None:
+    """Whose guard by waits knows nothing of servers that count neither requests nor waits."""
+    assert decided(read(whole()), SCALERS["gpu"], signals=told(), gpu_exported=True).replicas < PODS
+    after = decided(without(SERIES["requests"], share), SCALERS["gpu"], signals=told(), gpu_exported=True)
+    assert after.replicas == PODS
+
+
 @pytest.mark.parametrize("name", sorted({*SERIES} - {"queueDepth"}))
 def test_nor_does_it_with_strategy_threshold(name: str) -> None:
     """Which reckons with no backlog."""

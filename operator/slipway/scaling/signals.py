@@ -61,7 +61,11 @@ def without_lost(request: ScalingRequest) -> ScalingRequest:
         reason = f"{name} was told by these pods' metrics and is gone since {since}"
         if name in (REQUESTS, IN_FLIGHT):
             request = _with_arrivals_bounded(request, reason)
-        if name != REQUESTS:
+        if name == REQUESTS:
+            # Of servers that count no requests, nobody knows whether any of them waited.
+            queue_time = _bound(request.metrics.queue_time, reason)
+            request = replace(request, metrics=replace(request.metrics, queue_time=queue_time))
+        else:
             gone: dict[str, Any] = {_FIELDS[name]: Sample(0.0, Quality.STALE, 0.0, reason)}
             request = replace(request, metrics=replace(request.metrics, **gone))
     in_flight = request.metrics.in_flight
@@ -98,7 +102,7 @@ def _due(name: str, request: ScalingRequest) -> bool:
     metrics = request.metrics
     if metrics.arrivals.quality is Quality.MISSING and not request.total_arrivals.ok:
         return False
-    if name == "queueTime" and metrics.arrivals.ok and metrics.arrivals.value == 0:
+    if name == "queueTime" and metrics.arrivals.ok and metrics.arrivals.value == 0 and not _uncounted(request):
         # Some servers count waits from the first request on.
         return False
     return not (name in _OF_GPUS and metrics.gpu_shared)
