@@ -44,6 +44,13 @@ async def test_a_wrong_expression_harms_nobody():
     assert not view.queries["nonsense("].ok
 
 
+async def test_a_value_of_an_answer_that_may_lack_series_is_not_judged():
+    """As Thanos gives while it does not reach a store: errors that lie there are none in the sum."""
+    view = await ask(FakePrometheus(values={"clicks": ["0"]}, warnings={"clicks": ["store is away"]}), "clicks")
+    sample = view.queries["clicks"]
+    assert (sample.quality, sample.reason) == (Quality.PARTIAL, "the answer may be incomplete: store is away")
+
+
 async def test_what_is_no_longer_wanted_is_no_longer_asked():
     fake = FakePrometheus(values={"a": ["1"], "b": ["2"]})
     with serving(fake) as url:

@@ -204,6 +204,8 @@ async def test_a_whole_answer_has_no_caveat():
         (b'{"status":"success","data":{"resultType":"matrix","result":[]},"warnings": ["a", "b"]}', "a"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":[[1]]}', "[1]"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]},"infos":["a gauge?"]}', ""),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["PromQL warning: le"]}', ""),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["PromQL info: x","a"]}', "a"),
         (b'{"warnings":["cut of', ""),
         (b"\xff\xfe", ""),
     ],

@@ -41,8 +41,8 @@ class CustomQueries:
         patience: float = 2.0,
     ) -> None:
         """``timeout`` (seconds) is for one query, ``patience`` how long a snapshot waits for all of them."""
-        session = BoundedSession(timeout, LONGEST_ANSWER, credentials)
-        self._connection = PrometheusConnect(url=url.rstrip("/"), session=session, timeout=timeout)
+        self._session = BoundedSession(timeout, LONGEST_ANSWER, credentials)
+        self._connection = PrometheusConnect(url=url.rstrip("/"), session=self._session, timeout=timeout)
         self._timeout = timeout
         self._per_snapshot = per_snapshot
         self._patience = patience
@@ -85,7 +85,11 @@ class CustomQueries:
     def _answer(self, query: str, now: float) -> Sample:
         try:
             result = self._connection.custom_query(query, params={"time": f"{now:.3f}"})
-            return _single(result, now)
+            sample, caveat = _single(result, now), self._session.caveat
+            if not (caveat and sample.ok):
+                return sample
+            reason = f"the answer may be incomplete: {caveat}"
+            return Sample(sample.value, Quality.PARTIAL, now, reason[:LONGEST_ERROR])
         except Timeout:
             reason = f"no answer within {self._timeout:g}s"
         except (PrometheusApiClientException, ContentDecodingError) as error:

@@ -25,6 +25,8 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
 _END = 64 * 1024
 _WARNINGS = re.compile(r'"warnings"\s*:\s*(?=\[)')
+_ABOUT_THE_QUERY = "PromQL "
+"""How Prometheus begins what it thinks of an expression, which says nothing of missing data."""
 _LONGEST_CAVEAT = 200
 
 
@@ -114,8 +116,9 @@ def _caveat_of(body: bytes) -> str:
     for found in _WARNINGS.finditer(end):
         with suppress(ValueError):
             warnings, _ = json.JSONDecoder().raw_decode(end, found.end())
-            if warnings:
-                return str(warnings[0])[:_LONGEST_CAVEAT]
+            lacking = [text for text in map(str, warnings) if not text.startswith(_ABOUT_THE_QUERY)]
+            if lacking:
+                return lacking[0][:_LONGEST_CAVEAT]
     return ""
 
 
