@@ -8,7 +8,7 @@
 {{- $found := $.Values -}}
 {{- range splitList "." . }}{{ $found = get (default dict $found) . }}{{ end -}}
 {{- if or (kindIs "invalid" $found) (and (kindIs "string" $found) (not $found)) }}
-{{- fail (printf "value %s must not be null or empty" .) }}
+{{- fail (printf "value %s must not be null or empty; an upgrade from an older chart wants --reset-then-reuse-values" .) }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
