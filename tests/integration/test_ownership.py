@@ -145,6 +145,47 @@ async def test_children_left_by_a_deletion_that_orphans_are_adopted_and_serve_al
         }
 
 
+async def test_what_a_backup_tool_brings_back_is_adopted_by_an_operator_that_comes_later(bench, operator):
+    """As Velero does: everything anew, without owner references and status; the rollout stood half-way."""
+    obj = bench.declare("m", bench.version("v1"), bench.version("v2", "good-2"), serve="v1")
+    await bench.apply(obj)
+    await bench.serving("m")
+    half = {"serve": "v2", "rollout": {"steps": [{"weight": 50, "pause": {}}]}}
+    await bench.patch("m", half)
+    await bench.until("m", "a pause half-way", lambda s: s["phase"] == "Paused" and s["weight"] == 50)
+    saved = [restorable(kind, item) for kind in CHILDREN for item in await bench.items(kind)]
+    await operator.stop()
+    await bench.delete(MODEL_DEPLOYMENTS, "m")
+
+    async def nothing_left():
+        return not [item for kind in (PODS, *CHILDREN) for item in await bench.items(kind)]
+
+    await bench.eventually("the garbage collector has taken everything", nothing_left)
+    created = [(kind, await bench.client.create(kind, item)) for kind, item in saved]
+    await bench.apply(
+        {**obj, "spec": obj["spec"] | {"serve": "v2", "rollout": obj["spec"]["rollout"] | half["rollout"]}}
+    )
+    await operator.start()
+    status = await bench.until("m", "the rollout where it was", lambda s: s.get("phase") == "Paused")
+    assert (status["stable"], status["candidate"], status["weight"]) == ("v1", "v2", 50)
+    (new,) = await bench.items(MODEL_DEPLOYMENTS)
+    for kind, item in created:
+        found = await bench.get(kind, item["metadata"]["name"])
+        assert found["metadata"]["uid"] == item["metadata"]["uid"]
+        assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [new["metadata"]["uid"]]
+    await bench.act("m", "Promote")
+    await bench.serving("m", "v2")
+
+
+def restorable(kind, item):
+    """An object as a backup tool creates it."""
+    kept = {name: item["metadata"][name] for name in ("name", "namespace", "labels", "annotations")}
+    rest = {name: value for name, value in item.items() if name not in ("metadata", "status", "apiVersion", "kind")}
+    if kind is SERVICES:
+        rest["spec"] = {name: value for name, value in rest["spec"].items() if not name.startswith("clusterIP")}
+    return kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept, **rest}
+
+
 async def owning(bench):
     """Uids of those to whom children belong, one for each reference."""
     found = [item["metadata"].get("ownerReferences") or () for kind in CHILDREN for item in await bench.items(kind)]
