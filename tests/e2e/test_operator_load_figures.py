@@ -8,7 +8,7 @@ import pytest
 from e2e.bench.operator_load.bare import copies
 from e2e.bench.operator_load.figures import Exposition, histogram_quantile, percentile, usage_of
 from e2e.bench.operator_load.image import PINS, absent_packages
-from e2e.bench.operator_load.report import Report, text
+from e2e.bench.operator_load.report import Report, Rolling, text
 from e2e.sandbox.controllers.client import DEPLOYMENTS, SERVICES
 
 PAGE = """# HELP slipway_operator_api_requests_total Calls
@@ -18,11 +18,17 @@ slipway_operator_api_requests_total{code="200",method="PUT",resource="leases"} 5
 slipway_operator_reconcile_duration_seconds_bucket{le="0.1"} 3.0
 slipway_operator_reconcile_duration_seconds_bucket{le="+Inf"} 4.0
 slipway_operator_leader 1.0
+slipway_operator_reconciles_total{result="ok"} 11.0
+slipway_operator_reconciles_total{result="conflict"} 2.0
 """
 
 
 def test_calls_are_counted_over_codes_and_without_the_lease() -> None:
     assert Exposition(PAGE).requests() == {("GET", "modeldeployments"): 8}
+
+
+def test_reconciles_are_counted_however_they_ended() -> None:
+    assert Exposition(PAGE).reconciles() == 13
 
 
 def test_buckets_are_read_with_their_bounds() -> None:
@@ -82,6 +88,14 @@ def test_a_missed_goal_is_named() -> None:
     report = Report(10, 7, bare=1.0, converged=3.0, idle_writes=0.0, edits=[0.1], peak=100.0, idle_reads=0, idle_cpu=0)
     assert [goal.met for goal in report.goals()] == [False, True, True, True]
     assert "3 x (at most 2: MISSED)" in text(report)
+
+
+def test_what_a_rollout_takes_is_in_the_table() -> None:
+    batches = [Rolling(seconds, 2 * seconds, seconds, seconds / 100) for seconds in (9.0, 11.0, 10.0)]
+    report = Report(10, 7, reconciled=55, batches=batches)
+    assert "| API calls, reconciles and CPU per rollout | 20.0, 10.0, 0.100 s |" in text(report)
+    assert "| reconciles per ModelDeployment | 5.5 |" in text(report)
+    assert report.figures()["batches"][0]["reconcilesPerRollout"] == 9.0
 
 
 def test_an_unknown_figure_is_no_met_goal() -> None:

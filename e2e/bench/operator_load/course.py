@@ -143,6 +143,7 @@ class Course:
         after = await self._metrics()
         report.created = after.requests() - before.requests()
         report.cpu = self._usage().cpu - used.cpu
+        report.reconciled = after.reconciles() - before.reconciles()
         _say(f"operator: {report.converged:.1f} s, {sum(report.created.values())} calls, {self._usage().peak:.0f} MiB")
         await self._batches(report, names)
         await self._idle(report)
@@ -155,11 +156,16 @@ class Course:
         for number in range(self._plan.batches):
             first = number * size % len(names)
             chosen, version = names[first : first + size], f"v{2 + number * size // len(names) % 2}"
-            begun, before = time.monotonic(), await self._metrics()
+            begun, before, used = time.monotonic(), await self._metrics(), self._usage().cpu
             await self._serve(chosen, version)
             await self._settled(f"rolled out to {version}", set(chosen), version)
-            calls = (await self._metrics()).requests() - before.requests()
-            report.batches.append(Rolling(time.monotonic() - begun, sum(calls.values()) / len(chosen)))
+            seconds, after = time.monotonic() - begun, await self._metrics()
+            spent = (
+                sum((after.requests() - before.requests()).values()),
+                after.reconciles() - before.reconciles(),
+                self._usage().cpu - used,
+            )
+            report.batches.append(Rolling(seconds, *(amount / len(chosen) for amount in spent)))
             _say(f"{len(chosen)} rollouts at a time: {report.batches[-1].seconds:.1f} s")
         await self._quiet()
 

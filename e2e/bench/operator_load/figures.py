@@ -59,6 +59,10 @@ class Exposition:
                 counts[by_name["method"], by_name["resource"]] += int(value)
         return counts
 
+    def reconciles(self) -> float:
+        """Reconciles, however they ended."""
+        return sum(self.of_name("slipway_operator_reconciles_total").values())
+
     def buckets(self, name: str) -> dict[float, float]:
         """Cumulative counts of a histogram by upper bound in seconds."""
         return {float(dict(labels)["le"]): value for labels, value in self.of_name(f"{name}_bucket").items()}

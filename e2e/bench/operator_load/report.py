@@ -9,6 +9,8 @@ from e2e.bench.operator_load.figures import percentile
 
 __all__ = ["Goal", "Report", "Rolling", "text"]
 
+PER_ROLLOUT = ("calls", "reconciles", "cpu")
+
 
 @dataclass(frozen=True)
 class Rolling:
@@ -17,6 +19,10 @@ class Rolling:
     seconds: float
     calls: float
     """Calls to the API server per rollout."""
+    reconciles: float
+    """Reconciles per rollout."""
+    cpu: float
+    """The operator's CPU seconds per rollout."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Report:
     created: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls up to convergence, by method and resource."""
     cpu: float = float("nan")
+    reconciled: float = float("nan")
+    """Reconciles up to convergence."""
     batches: list[Rolling] = field(default_factory=list)
     idle_reads: float = float("nan")
     """Reads a minute."""
@@ -75,7 +83,16 @@ class Report:
             "convergedSeconds": self.converged,
             "calls": {f"{method} {resource}": count for (method, resource), count in self.created.items()},
             "cpuSeconds": self.cpu,
-            "batches": [{"seconds": one.seconds, "callsPerRollout": one.calls} for one in self.batches],
+            "reconciles": self.reconciled,
+            "batches": [
+                {
+                    "seconds": one.seconds,
+                    "callsPerRollout": one.calls,
+                    "reconcilesPerRollout": one.reconciles,
+                    "cpuPerRollout": one.cpu,
+                }
+                for one in self.batches
+            ],
             "idle": {"readsPerMinute": self.idle_reads, "writes": self.idle_writes, "cpuShare": self.idle_cpu},
             "reconcileSeconds": {str(share): value for share, value in self.reconciles.items()},
             "editSeconds": self.edits,
@@ -92,7 +109,7 @@ def text(report: Report) -> str:
     calls = sum(report.created.values()) / report.objects
     writes = sum(count for (method, _), count in report.created.items() if method != "GET") / report.objects
     rolls = [batch.seconds for batch in report.batches]
-    per_rollout = [batch.calls for batch in report.batches]
+    per_rollout = [percentile([getattr(one, name) for one in report.batches], 0.5) for name in PER_ROLLOUT]
     rows = [
         ("ModelDeployments, of three versions each", f"{report.objects}"),
         ("objects that belong to one, itself included", f"{report.family}"),
@@ -100,8 +117,9 @@ def text(report: Report) -> str:
         ("operator: created and ready", f"{report.converged:.1f} s = {report.converged / report.bare:.2f}x"),
         ("API calls per ModelDeployment, of these writes", f"{calls:.1f}, {writes:.1f}"),
         ("operator's CPU for it", f"{report.cpu:.1f} s"),
+        ("reconciles per ModelDeployment", f"{report.reconciled / report.objects:.1f}"),
         ("a batch of rollouts, p50 and longest", f"{percentile(rolls, 0.5):.1f} s, {percentile(rolls, 1.0):.1f} s"),
-        ("API calls per rollout", f"{percentile(per_rollout, 0.5):.1f}"),
+        ("API calls, reconciles and CPU per rollout", "{:.1f}, {:.1f}, {:.3f} s".format(*per_rollout)),
         ("steady state: reads a minute, writes in all", f"{report.idle_reads:.0f}, {report.idle_writes:.0f}"),
         ("steady state: CPU", f"{100 * report.idle_cpu:.1f} % of a core"),
         ("a reconcile while 10 roll, p50 and p99", " and ".join(f"≤ {s:g} s" for s in report.reconciles.values())),
