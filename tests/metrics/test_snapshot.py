@@ -339,3 +339,39 @@ async def test_a_process_that_began_anew_within_the_gap_has():
     [counter] = (await revision(alive("p-0"), restarted)).requests
     found = increases(counter.samples, tuple(TIMES), TIMES[0], 15.0)
     assert sum(increase.amount for increase in found) == pytest.approx(15.0 * (len(TIMES) - 1 - 14))
+
+
+async def test_what_the_runtime_counted_while_its_counters_were_dropped_has_not_come_just_now():
+    """It exports them at 0 from its start: the first that is seen of them is where they were all the time."""
+
+    def late(name, begin, count=3, **labels):
+        return server("p-0", name, line(15.0, begin)[-count:], **labels)
+
+    metrics = await revision(
+        *(alive("p-0"), server("p-0", "slipway_model_ready", flat(1.0))),
+        late("slipway_requests_total", 9000.0, code="200", shadow="false"),
+        late("slipway_requests_total", 0.0, count=2, code="418", shadow="false"),
+        late("slipway_request_duration_seconds_bucket", 9000.0, le="0.1", shadow="false"),
+    )
+    assert metrics.arrivals.value < 10
+    by_code = {counted.code: counted for counted in metrics.requests}
+    scrapes = metrics.scrapes["p-0"]
+
+    def gained(counted):
+        return sum(found.amount for found in increases(counted.samples, scrapes, TIMES[0], 15.0))
+
+    assert gained(by_code["200"]) == gained(metrics.latencies[0]) == pytest.approx(30.0)
+    assert gained(by_code["418"]) == pytest.approx(15.0 * 18), "a code appears with its first request"
+
+
+@pytest.mark.parametrize("ahead", [4.0, -4.0])
+async def test_two_replicas_of_prometheus_that_answer_in_turn_count_nothing_twice(ahead):
+    """As behind a Service without affinity, where a connection ends between two queries: each has its own scrapes."""
+    others = [at - ahead for at in TIMES]
+    own = (alive("p-0", others), server("p-0", "slipway_model_ready", flat(1.0, others)))
+    counted = server("p-0", "slipway_requests_total", line(15.0, 9000.0), code="200", shadow="false")
+    metrics = await revision(*own, counted)
+    assert metrics.arrivals.value == pytest.approx(1.0, abs=0.2)
+    [series] = metrics.requests
+    found = increases(series.samples, metrics.scrapes["p-0"], TIMES[0] - 4, 15.0)
+    assert sum(increase.amount for increase in found) == pytest.approx(15.0 * (len(TIMES) - 1))

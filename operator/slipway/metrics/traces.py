@@ -17,6 +17,9 @@ it, and from where."""
 
 _COUNTERS = ("_total", "_count", "_sum", "_bucket")
 """How names of counters end."""
+_OF_THE_RUNTIME = "slipway_model_ready"
+"""Only our own runtime exports it, whose counters exist at 0 from the start, but for ``_ON_DEMAND``."""
+_ON_DEMAND = "slipway_shadow_comparisons_total"
 EXPORTED = "exported_"
 """What Prometheus puts before a label whose name scraping has taken."""
 
@@ -151,9 +154,22 @@ def bridged(traces: Iterable[Trace], scrapes: Sequence[float]) -> Iterator[Trace
     families: dict[str, list[Trace]] = {}
     for trace in traces:
         families.setdefault(trace.name, []).append(trace)
+    ready = min((trace.samples[0][0] for trace in families.get(_OF_THE_RUNTIME, ())), default=math.inf)
     for name, family in families.items():
         gaps = _gaps(family, scrapes) if name.endswith(_COUNTERS) else ()
-        yield from (Trace(trace.labels, _carried(trace.samples, gaps)) if gaps else trace for trace in family)
+        carried = [Trace(trace.labels, _carried(trace.samples, gaps)) for trace in family] if gaps else family
+        first = min(trace.samples[0][0] for trace in family)
+        late = ready < first and name.endswith(_COUNTERS) and name != _ON_DEMAND
+        yield from (_begun(trace, first, scrapes) for trace in carried) if late else carried
+
+
+def _begun(trace: Trace, first: float, scrapes: Sequence[float]) -> Trace:
+    """A trace that begins with the first of its name, as one that did not count from 0 only then: that was dropped."""
+    begin, value = trace.samples[0]
+    if begin > first:
+        return trace
+    before = scrapes[: bisect_left(scrapes, first)]
+    return Trace(trace.labels, (*((at, value) for at in before), *trace.samples))
 
 
 def _gaps(family: Sequence[Trace], scrapes: Sequence[float]) -> Sequence[float]:
