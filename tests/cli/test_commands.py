@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from slipway.api.errors import SlipwayError
 from slipway.api.schema import crd
 from slipway.cli import _parser, main
-from slipway.cli.cluster import current_namespace
+from slipway.cli.cluster import current_namespace, in_users_terms
+from slipway.kube.failures import failure_of
 
 from tests.api.cases import model_deployment, with_two
 
@@ -90,6 +92,27 @@ def test_a_cluster_that_does_not_answer_is_told(
 ) -> None:
     assert main(command) == 1
     assert "KUBECONFIG" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"404 page not found\n", "the cluster does not know ModelDeployments"),
+        (b'{"kind": "Status", "reason": "NotFound", "message": "m is not there"}', "m is not there"),
+    ],
+)
+def test_a_kind_that_is_missing_is_told_from_an_object(body: bytes, words: str) -> None:
+    with pytest.raises(SlipwayError) as told, in_users_terms():
+        raise failure_of(404, body)
+    assert str(told.value) == words
+    assert "slipway crd" in told.value.remedy
+
+
+def test_what_the_api_server_refuses_is_no_matter_of_rights() -> None:
+    body = b'{"kind": "Status", "reason": "Invalid", "message": "too long"}'
+    with pytest.raises(SlipwayError) as told, in_users_terms():
+        raise failure_of(422, body)
+    assert (str(told.value), told.value.remedy) == ("too long", "")
 
 
 def test_a_missing_kubeconfig_is_told(

@@ -33,7 +33,9 @@ def in_users_terms() -> Iterator[None]:
     try:
         yield
     except failures.NotFoundError as error:
-        raise errors.NotFoundError(error.message) from error
+        # Only an API server that knows the kind says in an object of its own what is missing.
+        message = error.message if error.reason else "the cluster does not know ModelDeployments"
+        raise errors.NotFoundError(message) from error
     except failures.ConflictError as error:
         raise errors.ConflictError(error.message) from error
     except failures.InvalidError as error:
