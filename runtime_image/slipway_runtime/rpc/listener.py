@@ -8,9 +8,6 @@ from slipway_runtime.rpc.observing import ObservingInterceptor
 from slipway_runtime.rpc.service import RpcService
 from slipway_runtime.telemetry.observer import Observer
 
-MAX_CALLS = 100
-"""Calls at once on a connection where memory is bounded; clients keep others back until one has ended."""
-_ANY_NUMBER = 2**31 - 1
 _UNLIMITED = -1
 # Clients and proxies may ping as often as they like to keep a connection open, also between calls.
 _PINGS = (
@@ -39,8 +36,8 @@ class RpcListener:
     ) -> None:
         """``shared``: other processes listen on the same port.
 
-        With ``max_inflight_bytes`` no message is larger, and a connection has few calls at once: what comes in them is
-        in memory before anybody can count it.
+        With ``max_inflight_bytes`` no message is larger: it is in memory before anybody can count it. The calls of a
+        connection are not limited as well: those sent before the client knows the limit would fail.
         """
         if max_inflight_bytes:
             max_request_bytes = min(max_request_bytes, max_inflight_bytes)
@@ -51,7 +48,6 @@ class RpcListener:
                 ("grpc.max_receive_message_length", max_request_bytes),
                 ("grpc.max_send_message_length", _UNLIMITED),
                 ("grpc.so_reuseport", int(shared)),
-                ("grpc.max_concurrent_streams", MAX_CALLS if max_inflight_bytes else _ANY_NUMBER),
                 *_PINGS,
             ),
         )
