@@ -121,7 +121,10 @@ def test_a_gateway_that_does_not_take_the_route_is_quoted(held):
 
     held.add(HTTP_ROUTE, "sentiment", rules=OPEN)
     route = dict(held.cache.get(HTTP_ROUTE, KEY) or {})
-    for version, generation, told in (("10", 1, ""), ("11", 2, "public: NotAllowedByListeners: no listener takes")):
+    for version, generation, told in (
+        ("10", 1, ""),
+        ("11", 2, "a gateway does not take the route: public: NotAllowedByListeners: no listener"),
+    ):
         metadata = {**route["metadata"], "resourceVersion": version, "generation": 2}
         held.cache.put(HTTP_ROUTE, {**route, "metadata": metadata, "status": refused(generation)})
         assert held.view(Provider.GATEWAY_API).refusal.startswith(told)

@@ -128,9 +128,10 @@ REASONS: Mapping[str, Explanation] = {
         "Stop the other field manager that the message names.",
     ),
     "RouteRefused": Explanation(
-        "A controller of Gateway API does not accept the HTTPRoute, or does not find what it names.",
-        "Read the message, which is the controller's: a gateway may allow no routes of this namespace, or not serve a "
-        "host.",
+        "A gateway does not accept the HTTPRoute, or the API server (often a webhook of the mesh) refuses a route, a "
+        "rule or a policy: what the spec asks for is not in force.",
+        "Read the message, which is theirs: a gateway may allow no routes of this namespace, or not serve a host; a "
+        "setting of spec.traffic may be none that the mesh knows.",
     ),
     "WaitingForDeletion": Explanation(
         "Somebody has deleted an object of the operator's and something keeps it: nothing is written until it is gone.",

@@ -34,7 +34,7 @@ def traffic_verdict(
     if observed.traffic.leaving:
         return False, "WaitingForDeletion", f"nothing is written until it is gone: {observed.traffic.leaving}"
     if observed.traffic.refusal:
-        return False, "RouteRefused", f"a gateway does not take the route: {observed.traffic.refusal}"
+        return False, "RouteRefused", observed.traffic.refusal
     settle = spec.traffic.settle.seconds if spec is not None else 0.0
     written = parse_time(status.rollout.weight_written_at) if status.rollout is not None else None
     age = math.inf if written is None else now - written

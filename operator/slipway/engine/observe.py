@@ -90,7 +90,9 @@ class Observer:
             generation=int(raw["metadata"].get("generation") or 0),
             revisions=await self._revisions(key, uid, definitions),
             definitions=definitions,
-            traffic=traffic_view(self._cache, self._applier.ledger, key, uid, provider),
+            traffic=traffic_view(
+                self._cache, self._applier.ledger, key, uid, provider, self._remarks.refused.get(key, {})
+            ),
             conflict=await self._conflict(raw, provider),
             mesh_missing=bool(missing),
             missing_kinds=missing,

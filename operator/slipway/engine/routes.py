@@ -5,12 +5,13 @@ Whatever somebody wrote there, the weights read sum to at most 100: a status wit
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from slipway.api.observed import TrafficView
 from slipway.api.traffic import Provider
 from slipway.kube.cache import Cache
-from slipway.kube.drift import DriftLedger
+from slipway.kube.drift import DriftLedger, Place
 from slipway.kube.kinds import (
     AUTHORIZATION_POLICY,
     CONTROLLER_REVISION,
@@ -30,6 +31,19 @@ from slipway.resources.identity import REVISION_LABEL
 from slipway.resources.routing import DEFAULT_ROUTE
 
 __all__ = ["missing_kinds", "provider_named", "traffic_view"]
+
+_LEADING = frozenset(
+    {
+        SERVICE,
+        DESTINATION_RULE,
+        VIRTUAL_SERVICE,
+        HTTP_ROUTE,
+        REQUEST_AUTHENTICATION,
+        AUTHORIZATION_POLICY,
+        ENVOY_FILTER,
+    }
+)
+"""Kinds that say where requests go, and which of them."""
 
 Object = Mapping[str, Any]
 
@@ -57,8 +71,18 @@ def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider: Provider) -> TrafficView:
-    """Weights of the default route and subsets that exist, as far as the objects are ours."""
+def traffic_view(
+    cache: Cache,
+    ledger: DriftLedger,
+    key: Key,
+    uid: str,
+    provider: Provider,
+    refused: Mapping[Place, str] = MappingProxyType({}),
+) -> TrafficView:
+    """Weights of the default route and subsets that exist, as far as the objects are ours.
+
+    ``refused`` are objects that the API server, or a webhook of the mesh, would not take, and why.
+    """
     reader = _READERS[provider]
     route = _own(cache.get(reader.route, key), uid)
     drift = ledger.unrepaired(_written(key))
@@ -68,7 +92,8 @@ def traffic_view(cache: Cache, ledger: DriftLedger, key: Key, uid: str, provider
         subsets=frozenset(reader.subsets(cache, key, uid)),
         drifted=drift is not None,
         foreign_manager=drift.manager if drift else "",
-        refusal=_refusal(route) if route and provider is Provider.GATEWAY_API else "",
+        refusal=next((text for (kind, _), text in refused.items() if kind in _LEADING), "")
+        or (_refusal(route) if route and provider is Provider.GATEWAY_API else ""),
         leaving=_leaving(cache, key, uid),
     )
 
@@ -140,7 +165,8 @@ def _refusal(route: Object) -> str:
             judged = condition.get("type") in {"Accepted", "ResolvedRefs"} and condition.get("status") == "False"
             if judged and condition.get("observedGeneration", generation) == generation:
                 name = (parent.get("parentRef") or {}).get("name", "")
-                return f"{name}: {condition.get('reason', '')}: {condition.get('message', '')}"
+                words = f"{name}: {condition.get('reason', '')}: {condition.get('message', '')}"
+                return f"a gateway does not take the route: {words}"
     return ""
 
 

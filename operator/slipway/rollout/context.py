@@ -137,4 +137,6 @@ def wait_for_mesh(context: StageContext, reason: str, message: str) -> None:
     """Wait for the router, which may not be there at all."""
     if context.observed.mesh_missing:
         reason, message = "MeshMissing", f"{message}, but the API server does not know the kinds that move traffic"
+    elif context.observed.traffic.refusal:
+        reason, message = "RouteRefused", f"{message}, but {context.observed.traffic.refusal}"
     wait_or_fail(context, reason, message)
