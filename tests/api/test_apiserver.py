@@ -11,7 +11,7 @@ from slipway.api.rules import RULES
 from slipway.api.schema import open_api_schema
 from slipway.api.status import ModelDeploymentStatus
 
-from .cases import RULE_CASES, RuleCase, model_deployment
+from .cases import RULE_CASES, RuleCase, model_deployment, with_two
 from .server import OBJECTS, Api, serving_api
 
 pytestmark = pytest.mark.integration
@@ -85,6 +85,36 @@ async def test_every_field_of_the_status_survives(api: Api) -> None:
     typed = ModelDeploymentStatus.from_wire(written["status"])
     assert typed.to_wire() == status
     assert written["metadata"]["generation"] == created["metadata"]["generation"]
+
+
+async def test_the_provider_cannot_change_in_a_split(api: Api) -> None:
+    merge = {"Content-Type": "application/merge-patch+json"}
+
+    async def patch(body: dict[str, Any], subresource: str = "") -> tuple[int, str]:
+        code, answer = await api.call("PATCH", f"{OBJECTS}/sentiment{subresource}", body, headers=merge)
+        return code, str(answer.get("message", ""))
+
+    async def share(*weights: int) -> None:
+        versions = [
+            {"name": f"v{number}", "revision": f"sentiment-v{number}-0", "weight": {"intended": weight}}
+            for number, weight in enumerate(weights, start=1)
+        ]
+        assert await patch({"status": {"versions": versions}}, "/status") == (200, "")
+
+    await api.create(with_two())
+    gateway, istio = ({"spec": {"traffic": {"provider": name}}} for name in ("gateway-api", "istio"))
+    assert await patch(gateway) == (200, "")
+    await share(75, 25)
+    code, message = await patch(istio)
+    assert code == 422
+    assert "spec.traffic.provider: Forbidden: cannot change while versions share the traffic" in message
+    # Nothing written is istio as well.
+    assert (await patch({"spec": {"traffic": None}}))[0] == 422
+    assert await patch({"spec": {"serve": "v2"}}) == (200, "")
+    await share(100, 0)
+    assert await patch(istio) == (200, "")
+    await share(60, 40)
+    assert await patch({"spec": {"traffic": None}}) == (200, "")
 
 
 async def test_scale_points_to_spec_replicas(api: Api) -> None:

@@ -9,7 +9,7 @@ checked with a literal list of indexes.
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HASH_SUFFIX_LENGTH", "LABEL_LENGTH", "RULES", "Rule"]
+__all__ = ["HASH_SUFFIX_LENGTH", "LABEL_LENGTH", "RULES", "TRANSITIONS", "Rule"]
 
 Cause = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate"]
 
@@ -301,3 +301,19 @@ RULES: tuple[Rule, ...] = (
         ".lower",
     ),
 )
+
+_PROVIDER = "(has({0}.spec.traffic) && has({0}.spec.traffic.provider) ? {0}.spec.traffic.provider : 'istio')"
+
+TRANSITIONS: tuple[Rule, ...] = (
+    Rule(
+        "provider-between-splits",
+        "",
+        f"{_PROVIDER.format('self')} == {_PROVIDER.format('oldSelf')} || "
+        "!has(self.status) || !has(self.status.versions) || "
+        "size(self.status.versions.filter(v, has(v.weight) && has(v.weight.intended) && v.weight.intended > 0)) < 2",
+        "cannot change while versions share the traffic: end or abort the rollout, and set experiments to weight 0",
+        ".spec.traffic.provider",
+        "FieldValueForbidden",
+    ),
+)
+"""Rules over a change, which an API server alone can check: the operator sees what is, not what was."""

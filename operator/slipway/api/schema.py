@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from slipway.api.rules import RULES
+from slipway.api.rules import RULES, TRANSITIONS
 from slipway.api.spec import GROUP, KIND, PLURAL, VERSION, ModelDeploymentSpec
 from slipway.api.status import ModelDeploymentStatus
 from slipway.api.wire import SUPPORTED_KEY
@@ -117,7 +117,7 @@ def open_api_schema() -> dict[str, Any]:
             "status": _structural(ModelDeploymentStatus, "status"),
         },
     }
-    for rule in RULES:
+    for rule in (*RULES, *TRANSITIONS):
         place = _at(schema, rule.at)
         place.setdefault("x-kubernetes-validations", []).append(rule.to_wire())
     return schema
