@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from slipway.api.revisions import revision_of
 from slipway.api.validation import validate
 
-from tests.api.cases import model_deployment
+from tests.api.cases import V1, model_deployment
 
+OTLP = "http://collector:4318"
 JWT = {"auth": {"jwt": {"issuer": "https://issuer"}}}
 
 
@@ -51,3 +53,20 @@ def test_what_would_do_nothing_is_refused(runtime: dict[str, Any], field: str, w
     found = problems(runtime)
     assert [one for one in found if one.startswith(f"spec.runtime.{field}")] == list(found)
     assert found and all(words in message for message in found.values())
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({"maxBytes": "1Gi"}, []),
+        ({"ttl": "0s"}, ["spec.versions[0].runtime.cache"]),  # for a cache whose size spec.runtime says
+        ({"ttl": "0s", "maxBytes": 0}, []),
+    ],
+)
+def test_a_versions_cache_is_what_it_says_merged_over_the_others(own: dict[str, Any], refused: list[str]) -> None:
+    version = {**V1, "runtime": {"cache": own, "tracing": {"sampleRatio": 1}}}
+    obj = model_deployment(versions=[version], runtime={"cache": {"maxBytes": "1Mi"}, "tracing": {"endpoint": OTLP}})
+    assert [problem.field for problem in validate(obj).problems] == refused
+    runtime = revision_of("sentiment", obj["spec"], "v1").runtime
+    assert (runtime.tracing.endpoint, runtime.tracing.sample_ratio) == (OTLP, 1)
+    assert runtime.cache.ttl == own.get("ttl", "60s")

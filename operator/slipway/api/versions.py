@@ -270,6 +270,10 @@ class RuntimeOverrides(WireModel):
     """What a server accepts before it refuses."""
     warmup: Warmup | None = None
     """Warm-up before ready."""
+    cache: Cache | None = None
+    """Cache of answers."""
+    tracing: Tracing | None = None
+    """OpenTelemetry traces."""
     env: tuple[EnvVar, ...] | None = Field(default=None, max_length=128, json_schema_extra=keyed_by("name"))
     """Environment of the server container."""
     args: tuple[Argument, ...] | None = Field(default=None, max_length=128)
