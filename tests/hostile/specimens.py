@@ -102,7 +102,8 @@ MATCHING: dict[str, tuple[str, ...]] = {
         f"{_DIGITS}d",
     ),
     r"^([0-9a-f]{64})?$": ("", "0" * 64, "ab" * 32),
-    r"^(file|pvc|s3|gs|https|hf|oci|models)://?.+$": (
+    r"^((file|pvc|s3|gs|https|hf|oci|models)://?.+)?$": (
+        "",
         "https://a/b c?d#e",
         "s3:/x",
         "file:///\u202e",
@@ -235,10 +236,20 @@ def _mend(author: Author, spec: dict[str, Any]) -> None:
             traffic[name] = [PLAUSIBLE[name][0]]
     _mend_rollout(author, rollout, names)
     for version in spec["versions"]:
+        _mend_artefact(version, spec.get("runtime", {}).get("engine") == "custom")
         if "signature" in version:
             version["signature"] = version["signature"] | {"value": "c2ln", "uri": ""}
     _mend_bounds(spec.get("autoscaling", {}))
     _mend_zeros(spec)
+
+
+def _mend_artefact(version: dict[str, Any], custom: bool) -> None:
+    """Custom servers alone do without one, and then there is nothing to check."""
+    if not version.get("uri") and not custom:
+        version["uri"] = PLAUSIBLE["uri"][0]
+    if not version.get("uri"):
+        for name in ("sha256", "signature", "storageSecret"):
+            version.pop(name, None)
 
 
 def _mend_zeros(spec: dict[str, Any]) -> None:
