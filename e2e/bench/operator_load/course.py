@@ -230,7 +230,17 @@ class Course:
         await self._following.settled(what, names, _served(version), _patience(names))
 
     async def _quiet(self) -> None:
-        await self._following.quiet(QUIET, _patience(self._following.objects))
+        """Wait until nothing changes any more, and until the last Event that waited is posted."""
+        patience = _patience(self._following.objects)
+        await self._following.quiet(QUIET, patience)
+        written = -1
+        async with asyncio.timeout(patience):
+            while written != (now := await self._written()):
+                written = now
+                await asyncio.sleep(QUIET)
+
+    async def _written(self) -> int:
+        return sum(count for (method, _), count in (await self._metrics()).requests().items() if method != "GET")
 
     async def _metrics(self) -> Exposition:
         return await Exposition.of(f"http://127.0.0.1:{self._operator.port}/metrics")
