@@ -105,12 +105,14 @@ def long_body(data: str, shape: list[int], datatype: str = "FP32", **more: Any) 
 
 def test_tokens_in_a_long_text_are_numbers_and_in_its_strings_are_not() -> None:
     count = LONG // 4
-    body = long_body(",".join(["[NaN"] + ["Infinity", "-Infinity", "0.5"] * count + ["1e999]"]), [3 * count + 2])
+    body = long_body(",".join(["[NaN"] + ["Infinity", "-Infinity", "0.5"] * count + ["-1]"]), [3 * count + 2])
     read = decode_request(memoryview(body), None)
     assert read.id == 'Infinity "' and read.inputs[0].name == "NaN"
     array = read.inputs[0].array
-    assert np.isnan(array[0]) and array[1:5].tolist() == [np.inf, -np.inf, 0.5, np.inf] and array[-1] == np.inf
-    for damaged in (body[:-1], body.replace(b"0.5", b"0.5.5"), body.replace(b'"inputs"', b'"input"'), body + b"]"):
+    assert np.isnan(array[0]) and array[1:5].tolist() == [np.inf, -np.inf, 0.5, np.inf] and array[-1] == -1
+    infinite = body.replace(b"-1]", b"1e999]")
+    renamed = body.replace(b'"inputs"', b'"input"')
+    for damaged in (infinite, body[:-1], body.replace(b"0.5", b"0.5.5"), renamed, body + b"]"):
         with pytest.raises(RequestFailure) as refusal:
             decode_request(memoryview(damaged), None)
         assert refusal.value.status == 400

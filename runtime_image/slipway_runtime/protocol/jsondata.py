@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from slipway_runtime.protocol.failures import invalid
-from slipway_runtime.protocol.longlists import LONG, holds_more_strings, read_numbers
+from slipway_runtime.protocol.longlists import INFINITE, LONG, holds_more_strings, read_numbers
 from slipway_runtime.tensors.datatypes import Datatype
 from slipway_runtime.tensors.tensor import Array, Shape
 
@@ -64,14 +64,18 @@ def _read_at_once(name: str, datatype: Datatype, text: bytes | memoryview, rank:
 
 def _parsed_text(name: str, text: bytes | memoryview) -> Any:
     try:
+        if isinstance(text, bytes) and INFINITE in text:
+            return json.loads(text, parse_float=_float)
         return orjson.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        # Numbers beyond the range of floats are valid JSON.
-        return json.loads(bytes(text))
     except (ValueError, RecursionError) as error:
         raise invalid(f"input '{name}': data is not valid JSON") from error
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value) and text.removeprefix("-") != INFINITE.decode():
+        raise ValueError(text)
+    return value
 
 
 @lru_cache(maxsize=256)

@@ -24,7 +24,9 @@ _OPENING, _CLOSING, _COMMA = b"[],"
 _MOST_LEVELS = 32
 _LEADING = re.compile(rb"[\[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_TOKENS = ((b"NaN", b"null"), (b"Infinity", b"1e999"))
+INFINITE = b"1e98765432109876543210"
+"""Stands for Infinity: a number that nobody else writes. Others beyond the range of floats are refused."""
+_TOKENS = ((b"NaN", b"null"), (b"Infinity", INFINITE))
 """What Triton's clients write, and what is read as the same although it is JSON."""
 
 Reader = Callable[[bytes], Array]
@@ -133,7 +135,7 @@ def holds_more_strings(text: memoryview, most: int) -> bool:
 
 
 def without_tokens(text: bytes, most: int) -> bytes | None:
-    """The JSON text with null for NaN, and with numbers that are too large for Infinity.
+    """The JSON text with null for NaN, and with ``INFINITE`` for Infinity.
 
     None if there are neither or, besides, more than ``most`` strings.
     """
