@@ -195,9 +195,12 @@ class RolloutMachine(RuleBasedStateMachine):
     @invariant()
     def a_version_with_applied_weight_keeps_its_pods(self) -> None:
         rollout = self.world.status.rollout
-        given_up = rollout.from_revision if rollout is not None and self._may_stop_stable() else ""
+        given_up = {rollout.from_revision} if rollout is not None and self._may_stop_stable() else set()
+        if rollout is not None and rollout.strategy.value == "Recreate" and rollout.stage is Stage.RETURNING:
+            # The candidate is stopped before stable starts again, as it was the other way round.
+            given_up.add(rollout.to_revision)
         for revision, weight in self.world.weights.items():
-            if weight > 0 and revision != given_up:
+            if weight > 0 and revision not in given_up:
                 assert self.world.pods.get(revision), f"{revision} has weight and no pods"
 
     def _may_stop_stable(self) -> bool:
