@@ -1,8 +1,10 @@
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from slipway.api.scalars import DecimalString, Duration, Quantity, format_duration
+from slipway.api.scalars import DecimalString, Duration, Quantity, format_duration, quantity_value
 from slipway.api.timestamps import format_time, parse_time
 
 
@@ -37,6 +39,37 @@ def test_quantities_are_read(text: object, value: float) -> None:
 def test_what_is_no_quantity_is_refused(text: object) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Quantity).validate_python(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1n", "1e-9"),
+        ("1000u", "1e-3"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("-1500m", "-1.5"),
+        ("1e3", "1000"),
+        ("12E6", "12000000"),
+        ("2E", "2e18"),
+        ("7Ei", str(7 * 2**60)),
+        ("0.1", "0.1"),
+        ("1.0000000001m", "0.001000001"),
+        ("1e-999999999999", "1e-9"),
+        ("8Ei", str(2**63 - 1)),
+        ("9" * 30 + "Gi", str(2**63 - 1)),
+        ("9" * 300, "9" * 300),
+        ("9" * 30 + "k", "9" * 30 + "000"),
+    ],
+)
+def test_every_notation_of_a_quantity_is_taken_as_an_api_server_takes_it(text: str, value: str) -> None:
+    assert quantity_value(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", ".", "1 ", "1K", "1mi", "1e", "0x1", "1,5", "inf", "1e1.5", "\u0661"])
+def test_other_texts_are_no_quantities(text: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        quantity_value(text)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

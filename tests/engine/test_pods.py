@@ -135,7 +135,9 @@ def test_gpus_of_every_make_are_counted():
 
 
 def test_gpus_in_any_notation_are_counted_and_nonsense_is_none():
-    for amount, gpus in (("2", 2), (4, 4), ("1k", 1000), ("500m", 0), ("many", 0)):
+    most = 2**31 - 1
+    odd = (("2e0", 2), ("-1", 0), ("9" * 400, most), ("9" * 5000, most), ("1e999999", most))
+    for amount, gpus in (("2", 2), (4, 4), ("1k", 1000), ("500m", 0), ("many", 0), *odd):
         obj = pod()
         obj["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = amount
         assert pod_view(obj).gpus == gpus

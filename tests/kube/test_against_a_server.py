@@ -205,6 +205,48 @@ async def test_prune_leaves_what_is_not_ours(cluster_client, namespace):
     assert "stranger" in names
 
 
+STORED = {
+    "a": ("1000u", "1m"),
+    "b": ("0.5", "500m"),
+    "c": ("1e3", "1e3"),
+    "d": ("12E6", "12E6"),
+    "e": ("0.5Gi", "512Mi"),
+    "f": ("1.0000000001m", "1000001n"),
+    "g": ("1e-999", "1e-9"),
+    "h": ("9" * 300, "9" * 300),
+    "i": ("9" * 30 + "Gi", str(2**63 - 1)),
+    "j": ("12.500M", "12.500M"),
+    "k": ("12.5M", "12500k"),
+    "l": ("12000k", "12M"),
+    "m": ("1E4", "10e3"),
+    "n": ("+5", "+5"),
+    "o": ("0.5Ki", "512"),
+    "p": ("0.0001Ki", "102400u"),
+    "q": ("9" * 30 + "k", "9" * 30 + "k"),
+    "r": ("01", "01"),
+}
+"""Quantities as written and as an API server stores them."""
+
+
+async def test_quantities_are_the_same_in_whatever_notation(cluster_client, namespace):
+    labels = {"app": "odd"}
+    volumes = [{"name": name, "emptyDir": {"sizeLimit": text}} for name, (text, _) in STORED.items()]
+    pod = {"containers": [{"name": "c", "image": "none"}], "volumes": volumes}
+    spec = {
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    head = {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.name}
+    wanted = head | {"metadata": {"namespace": namespace, "name": "odd"}, "spec": spec}
+    answer = await cluster_client.create(DEPLOYMENT, wanted)
+    found = answer["spec"]["template"]["spec"]["volumes"]
+    assert {one["name"]: one["emptyDir"]["sizeLimit"] for one in found} == {
+        name: text for name, (_, text) in STORED.items()
+    }
+    assert difference(answer, wanted) == ""
+
+
 async def test_a_lease_is_taken_renewed_and_released(cluster_client, namespace):
     lease = Key(namespace, "leader")
     one = Elector(cluster_client, lease, "one", wall=time.time)

@@ -6,23 +6,26 @@ cluster compare equal; their number is a property.
 
 import math
 import re
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal, localcontext
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["DecimalString", "Duration", "Quantity", "format_duration"]
+__all__ = ["DecimalString", "Duration", "Quantity", "format_duration", "quantity_value"]
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _LONGEST_PLAIN = 24
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)([EPTGMk]i?|Ki|m)?$")
+_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$")
 _SUFFIX: dict[str, Decimal] = (
-    {"": Decimal(1), "m": Decimal("0.001")}
+    {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
     | {letter: Decimal(10 ** (3 * power)) for power, letter in enumerate("kMGTPE", start=1)}
     | {f"{letter}i": Decimal(2 ** (10 * power)) for power, letter in enumerate("KMGTPE", start=1)}
 )
+_NANO = Decimal("1e-9")
+_LARGEST = Decimal(2**63 - 1)
+_LONGEST_EXPONENT = 3
 
 
 class _PatternString(str):
@@ -87,10 +90,7 @@ class Quantity(_PatternString):
     @property
     def value(self) -> float:
         """The quantity as a plain number (bytes, cores, devices)."""
-        match = _QUANTITY.match(self)
-        if match is None:
-            raise ValueError(f"{self!r} is not a quantity")
-        return float(Decimal(match[1]) * _SUFFIX[match[2] or ""])
+        return float(quantity_value(self))
 
 
 class DecimalString(_PatternString):
@@ -114,6 +114,32 @@ class DecimalString(_PatternString):
         short = f"{number:.{digits}g}"
         plain = format(Decimal(short), "f")
         return cls(plain if len(plain) <= _LONGEST_PLAIN else short.replace("e+", "e"))
+
+
+def quantity_value(text: str) -> Decimal:
+    """The number that a quantity stands for, in any notation that Kubernetes knows, as an API server takes it.
+
+    That is: a fraction of a billionth is rounded up, and with a binary suffix, what is beyond 2**63 - 1 is that. Raises
+    ValueError for a text that is no quantity. Source: ``ParseQuantity`` of Kubernetes' apimachinery.
+    """
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    number, suffix = match[1], match[2] or ""
+    # Digits enough for the number as written, for the largest suffix and for a billionth.
+    with localcontext(prec=len(number) + 40):
+        factor = _SUFFIX.get(suffix)
+        found = Decimal(number) * factor if factor is not None else Decimal(f"{number}{_bounded(suffix)}")
+        if suffix.endswith("i") and abs(found) > _LARGEST:
+            return _LARGEST.copy_sign(found)
+        return found if found == found.to_integral_value() else found.quantize(_NANO, ROUND_UP)
+
+
+def _bounded(exponent: str) -> str:
+    """An exponent that a decimal can have: beyond a thousand places nobody counts."""
+    sign = exponent[1] if exponent[1] in "+-" else ""
+    digits = exponent[1 + len(sign) :].lstrip("0") or "0"
+    return f"e{sign}{digits if len(digits) <= _LONGEST_EXPONENT else '9' * _LONGEST_EXPONENT}"
 
 
 def format_duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from slipway.api.observed import PodView
 from slipway.api.revisions import revision_from_definition
-from slipway.api.scalars import Quantity
+from slipway.api.scalars import quantity_value
 from slipway.api.timestamps import parse_time
 from slipway.kube.metadata import created_at
 from slipway.resources.engines.delivered import FETCH
@@ -18,6 +18,7 @@ __all__ = ["GPU_SUFFIX", "ended_text", "has_ended", "pod_view", "replica_failure
 
 GPU_SUFFIX = "/gpu"
 """Ends the names of whole GPUs, whoever made them."""
+_MOST_DEVICES = 2**31 - 1
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -153,8 +154,8 @@ def _gpus(pod: Mapping[str, Any]) -> int:
 
 
 def _whole(amount: Any) -> int:
-    """A quantity of devices; 0 for what is none."""
+    """A quantity of devices; 0 for what is none. No node has more than an int32 counts, whatever a pod asks for."""
     try:
-        return int(Quantity(str(amount)).value)
+        return max(0, min(int(quantity_value(str(amount))), _MOST_DEVICES))
     except ValueError:
         return 0

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from slipway.api.scalars import Quantity
+from slipway.api.scalars import quantity_value
 
 __all__ = ["difference", "projected"]
 
@@ -180,6 +180,6 @@ def _identity(entry: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...
 
 def _same_quantity(live: Any, wanted: Any) -> bool:
     try:
-        return Quantity(str(live)).value == Quantity(str(wanted)).value
+        return quantity_value(str(live)) == quantity_value(str(wanted))
     except ValueError:
         return False
